@@ -1,0 +1,292 @@
+"""What a file of the kit holds: names of datasets and attributes, and how to open it. Every other module asks here.
+
+::
+
+    /train_img     (n, height, width, 3) uint8, or (n,) JPEG bytes
+    /train_labels  (n, classes) uint8 one-hot, or (n,) int64 class numbers
+    /valid_img, /valid_labels, /test_img, /test_labels        the same
+    attributes     class_names, mean, seed, source, kit_version, complete (written last)
+
+Files that something else wrote are read too: pass the names of their datasets as ``images`` and ``labels``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+SPLITS = ("train", "valid", "test")
+KIT_VERSION = "0.1.0"
+
+# Names of the attributes on the root group.
+CLASS_NAMES = "class_names"
+MEAN = "mean"
+SEED = "seed"
+SOURCE = "source"
+VERSION = "kit_version"
+COMPLETE = "complete"
+
+
+class HDF5FileError(OSError):
+    """The file cannot be opened: missing, locked, cut short, or not HDF5."""
+
+
+class LayoutError(ValueError):
+    """The file opens, but what is in it cannot be used as asked."""
+
+
+class DatasetNotFoundError(LayoutError, KeyError):
+    """The file has no dataset of this name."""
+
+    __str__ = ValueError.__str__  # KeyError would print the message between quotes
+
+
+class IncompleteFileError(LayoutError):
+    """The writer of this file was stopped before its end."""
+
+
+def image_dataset(split: str) -> str:
+    """Name of the image dataset of a split: ``train_img``."""
+    return f"{split}_img"
+
+
+def label_dataset(split: str) -> str:
+    """Name of the label dataset of a split: ``train_labels``."""
+    return f"{split}_labels"
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """Attributes of a file; a foreign file has few of them, and what it lacks is None (``complete`` too)."""
+
+    path: Path
+    class_names: tuple[str, ...] | None
+    mean: tuple[float, float, float] | None
+    seed: int | None
+    source: str | None
+    kit_version: str | None
+    complete: bool | None
+    splits: dict[str, int]  # split name -> rows, for the splits the file has under the kit's names
+
+
+@dataclass(frozen=True)
+class SplitInfo:
+    """Shape and kind of one split: a pair of datasets with as many images as labels."""
+
+    path: Path
+    images: str  # dataset name
+    labels: str  # dataset name
+    n: int
+    image_shape: tuple[int, int, int] | None  # None: foreign JPEG bytes, whose size only a decoder knows
+    storage: str  # "raw" | "jpeg"
+    label_kind: str  # "onehot" | "sparse": how the file stores them
+    class_names: tuple[str, ...] | None
+    num_classes: int | None
+
+
+def open_file(path: str | os.PathLike, **options) -> h5py.File:
+    """Open ``path`` read-only; ``options`` go to ``h5py.File`` (``rdcc_nbytes=``, ``locking=`` ...).
+
+    Raises
+    ------
+    HDF5FileError
+        Missing, a folder, not HDF5, cut short, or locked by a writer: the sentence says which and what to do.
+    """
+    path = Path(path)
+    if not path.exists():
+        unfinished = path.with_name(path.name + ".part")
+        hint = f" {unfinished.name} lies beside it: its builder has not finished." if unfinished.exists() else ""
+        raise HDF5FileError(errno.ENOENT, f"{path} does not exist.{hint} Check the path, or build the file first.")
+    if path.is_dir():
+        raise HDF5FileError(
+            errno.EISDIR, f"{path} is a folder, not an HDF5 file. Build one from it: data_scripts.build_hdf5."
+        )
+    try:
+        return h5py.File(path, "r", **options)
+    except OSError as error:
+        raise HDF5FileError(error.errno or errno.EIO, explain_open_error(path, error)) from error
+
+
+def explain_open_error(path: str | os.PathLike, error: OSError) -> str:
+    """Turn HDF5's error of opening ``path`` into one sentence that says what happened and what to do."""
+    text = str(error)
+    if "unable to lock file" in text or "file is already open" in text:
+        if error.errno in {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES} or "already open" in text:
+            return (
+                f"{path} is open for writing in another process or notebook kernel. Close it there "
+                f"(shut down the old kernel), then try again. HDF5 said: {text}"
+            )
+        return (
+            f"The disk that holds {path} does not support file locks (common on network disks). If nothing writes to "
+            f"the file, set HDF5_USE_FILE_LOCKING=FALSE before Python starts. HDF5 said: {text}"
+        )
+    if "truncated file" in text:
+        return (
+            f"{path} is cut short: a copy, download or build stopped early. Copy or build it again. HDF5 said: {text}"
+        )
+    if "file signature not found" in text:
+        return (
+            f"{path} is not an HDF5 file, or the process that wrote it was killed before anything was saved "
+            f"(an HTML error page saved under this name is common). Build or download it again. HDF5 said: {text}"
+        )
+    if error.errno == errno.EACCES or "Permission denied" in text:
+        return f"{path} may not be read by this user (permission denied). Change its permissions."
+    return f"{path} cannot be opened as HDF5; it is probably damaged. Build or copy it again. HDF5 said: {text}"
+
+
+def read_file_info(path: str | os.PathLike) -> FileInfo:
+    """Read the attributes and split sizes of ``path``. Raises HDF5FileError like :func:`open_file`."""
+    with open_file(path) as file:
+        return file_info(file)
+
+
+def file_info(file: h5py.File) -> FileInfo:
+    """The same for a file that is open already."""
+    attributes = file.attrs
+    names = attributes.get(CLASS_NAMES)
+    mean = attributes.get(MEAN)
+    complete = attributes.get(COMPLETE)
+    seed = attributes.get(SEED)
+    return FileInfo(
+        path=Path(file.filename),
+        class_names=None if names is None else tuple(_as_str(name) for name in np.atleast_1d(names)),
+        mean=None if mean is None else tuple(float(value) for value in mean),
+        seed=None if seed is None else int(seed),
+        source=_optional_str(attributes.get(SOURCE)),
+        kit_version=_optional_str(attributes.get(VERSION)),
+        complete=None if complete is None else bool(complete),
+        splits={split: len(file[image_dataset(split)]) for split in SPLITS if image_dataset(split) in file},
+    )
+
+
+def read_split_info(
+    path: str | os.PathLike,
+    split: str = "train",
+    *,
+    images: str | None = None,
+    labels: str | None = None,
+    classes: int | Sequence[str] | None = None,
+    size: tuple[int, int] | None = None,
+) -> SplitInfo:
+    """Look at one split and check that it can be trained on.
+
+    Parameters
+    ----------
+    split : "train", "valid" or "test"; not used when ``images`` and ``labels`` name the datasets.
+    images, labels : dataset names of a foreign file, both or neither.
+    classes : class names, or their number, where the file does not say.
+    size : (height, width) of JPEG bytes whose size the file does not say.
+
+    Raises
+    ------
+    HDF5FileError
+        The file does not open.
+    DatasetNotFoundError
+        No such dataset; the sentence lists those that there are.
+    IncompleteFileError
+        The writer was stopped before the end (attribute ``complete`` is false).
+    LayoutError
+        Lengths differ, images are not (n, height, width, 3) uint8 or JPEG bytes, labels are neither one-hot nor
+        class numbers.
+    """
+    if (images is None) != (labels is None):
+        raise LayoutError(
+            f"images and labels name a pair of datasets: give both or neither; got images={images!r}, labels={labels!r}."
+        )
+    if images is None and split not in SPLITS:
+        raise LayoutError(
+            f"split must be one of {', '.join(SPLITS)}; got {split!r}. For other dataset names pass images= and labels=."
+        )
+    images, labels = images or image_dataset(split), labels or label_dataset(split)
+    with open_file(path) as file:
+        info = file_info(file)
+        if info.complete is False:
+            raise IncompleteFileError(
+                f"{path} is incomplete: the process that wrote it stopped early, and its last rows may be empty. "
+                "Build it again."
+            )
+        image_data, label_data = _find(file, images), _find(file, labels)
+        shape, storage = _image_kind(path, image_data, size)
+        label_kind, width = _label_kind(path, label_data)
+        if len(image_data) != len(label_data):
+            raise LayoutError(
+                f"{images} has {len(image_data)} rows but {labels} has {len(label_data)} in {path}. "
+                "Rebuild the file: HDF5Writer.append writes both together."
+            )
+        names, number = _class_names(path, labels, info.class_names, classes, width)
+        return SplitInfo(Path(path), images, labels, len(image_data), shape, storage, label_kind, names, number)
+
+
+def dataset_names(file: h5py.File) -> list[str]:
+    """Full names of all datasets in ``file``, in the order of their names."""
+    found: list[str] = []
+    file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+    return sorted(found)
+
+
+def _find(file: h5py.File, name: str) -> h5py.Dataset:
+    item = file.get(name)
+    if not isinstance(item, h5py.Dataset):
+        have = ", ".join(dataset_names(file)) or "none"
+        raise DatasetNotFoundError(f"{file.filename} has no dataset {name!r}. Datasets in it: {have}.")
+    return item
+
+
+def _image_kind(path, data: h5py.Dataset, size: tuple[int, int] | None) -> tuple[tuple[int, int, int] | None, str]:
+    vlen = h5py.check_vlen_dtype(data.dtype)
+    if data.ndim == 1 and vlen is not None and np.dtype(vlen) == np.uint8:
+        stored = data.attrs.get("image_shape")
+        if size is not None:
+            return (int(size[0]), int(size[1]), 3), "jpeg"
+        return (None if stored is None else tuple(int(side) for side in stored)), "jpeg"
+    name = data.name.lstrip("/")
+    if data.ndim != 4 or data.shape[-1] != 3 or data.dtype != np.uint8:
+        raise LayoutError(
+            f"{name} in {path} has shape {data.shape} and type {data.dtype}; expected (n, height, width, 3) uint8, "
+            "or JPEG bytes (one variable-length uint8 a row). Rebuild the file from the images: data_scripts.build_hdf5."
+        )
+    if size is not None and tuple(size) != data.shape[1:3]:
+        raise LayoutError(
+            f"size {tuple(size)} was asked for, but {name} in {path} holds images of {data.shape[1:3]}. Leave size out."
+        )
+    return tuple(data.shape[1:]), "raw"
+
+
+def _label_kind(path, data: h5py.Dataset) -> tuple[str, int | None]:
+    if data.ndim == 2 and data.dtype.kind in "uif":
+        return "onehot", data.shape[1]
+    if data.ndim == 1 and data.dtype.kind in "ui":
+        return "sparse", None
+    raise LayoutError(
+        f"{data.name.lstrip('/')} in {path} has shape {data.shape} and type {data.dtype}; expected one-hot rows "
+        "(n, classes) or class numbers (n,) of an integer type."
+    )
+
+
+def _class_names(path, labels, stored, given, width) -> tuple[tuple[str, ...] | None, int | None]:
+    if given is None:
+        names, number = stored, len(stored) if stored is not None else width
+    elif isinstance(given, (int, np.integer)):
+        names, number = (stored if stored is not None and len(stored) == given else None), int(given)
+    else:
+        names = tuple(str(name) for name in given)
+        number = len(names)
+    if width is not None and number != width:
+        raise LayoutError(
+            f"{labels} in {path} has {width} columns, but there are {number} classes. Pass the right classes=."
+        )
+    return names, number
+
+
+def _as_str(value) -> str:
+    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+
+
+def _optional_str(value) -> str | None:
+    return None if value is None else _as_str(value)
