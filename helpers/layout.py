@@ -32,9 +32,14 @@ SOURCE = "source"
 VERSION = "kit_version"
 COMPLETE = "complete"
 
+IMAGE_SHAPE = "image_shape"  # on a dataset of JPEG bytes: what they decode to
+
 
 class HDF5FileError(OSError):
     """The file cannot be opened: missing, locked, cut short, or not HDF5."""
+
+    def __str__(self) -> str:
+        return self.strerror or super().__str__()  # the sentence, without "[Errno 2]" in front
 
 
 class LayoutError(ValueError):
@@ -197,11 +202,13 @@ def read_split_info(
     """
     if (images is None) != (labels is None):
         raise LayoutError(
-            f"images and labels name a pair of datasets: give both or neither; got images={images!r}, labels={labels!r}."
+            f"images and labels name a pair of datasets: give both or neither; got images={images!r} and "
+            f"labels={labels!r}."
         )
     if images is None and split not in SPLITS:
         raise LayoutError(
-            f"split must be one of {', '.join(SPLITS)}; got {split!r}. For other dataset names pass images= and labels=."
+            f"split must be one of {', '.join(SPLITS)}; got {split!r}. For other dataset names pass images= and "
+            "labels=."
         )
     images, labels = images or image_dataset(split), labels or label_dataset(split)
     with open_file(path) as file:
@@ -211,7 +218,7 @@ def read_split_info(
                 f"{path} is incomplete: the process that wrote it stopped early, and its last rows may be empty. "
                 "Build it again."
             )
-        image_data, label_data = _find(file, images), _find(file, labels)
+        image_data, label_data = find_dataset(file, images), find_dataset(file, labels)
         shape, storage = _image_kind(path, image_data, size)
         label_kind, width = _label_kind(path, label_data)
         if len(image_data) != len(label_data):
@@ -230,7 +237,8 @@ def dataset_names(file: h5py.File) -> list[str]:
     return sorted(found)
 
 
-def _find(file: h5py.File, name: str) -> h5py.Dataset:
+def find_dataset(file: h5py.File, name: str) -> h5py.Dataset:
+    """The dataset ``name`` of an open file. Raises DatasetNotFoundError, which lists the datasets that there are."""
     item = file.get(name)
     if not isinstance(item, h5py.Dataset):
         have = ", ".join(dataset_names(file)) or "none"
@@ -238,18 +246,24 @@ def _find(file: h5py.File, name: str) -> h5py.Dataset:
     return item
 
 
+def stored_image_shape(data: h5py.Dataset, size: tuple[int, int] | None = None) -> tuple[int, int, int] | None:
+    """Shape of the images in a dataset of JPEG bytes: ``size`` if given, else what the file says, else None."""
+    if size is not None:
+        return (int(size[0]), int(size[1]), 3)
+    stored = data.attrs.get(IMAGE_SHAPE)
+    return None if stored is None else tuple(int(side) for side in stored)
+
+
 def _image_kind(path, data: h5py.Dataset, size: tuple[int, int] | None) -> tuple[tuple[int, int, int] | None, str]:
     vlen = h5py.check_vlen_dtype(data.dtype)
     if data.ndim == 1 and vlen is not None and np.dtype(vlen) == np.uint8:
-        stored = data.attrs.get("image_shape")
-        if size is not None:
-            return (int(size[0]), int(size[1]), 3), "jpeg"
-        return (None if stored is None else tuple(int(side) for side in stored)), "jpeg"
+        return stored_image_shape(data, size), "jpeg"
     name = data.name.lstrip("/")
     if data.ndim != 4 or data.shape[-1] != 3 or data.dtype != np.uint8:
         raise LayoutError(
             f"{name} in {path} has shape {data.shape} and type {data.dtype}; expected (n, height, width, 3) uint8, "
-            "or JPEG bytes (one variable-length uint8 a row). Rebuild the file from the images: data_scripts.build_hdf5."
+            "or JPEG bytes (one variable-length uint8 a row). Rebuild the file from the images: "
+            "data_scripts.build_hdf5."
         )
     if size is not None and tuple(size) != data.shape[1:3]:
         raise LayoutError(

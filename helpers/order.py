@@ -1,0 +1,143 @@
+"""Which rows an epoch reads, in which order: a pure function of (seed, epoch).
+
+Workers, queues and resumed runs all ask here, so none of them can change the order. Three ways to shuffle:
+
+- ``"full"``: every row can follow every other. The right choice wherever a random read is cheap: memory, SSD.
+- ``"block"``: the file is cut into blocks of neighbouring rows, the blocks are permuted, a few are open at a time and
+  their rows are mixed. For files larger than memory on slow disks (the idea of CorgiPile, Xu et al. 2022).
+- ``None``: rows in the order of the file.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+SHUFFLES = ("full", "block", None)
+DEFAULT_BLOCK_ROWS = 128  # 34 MB of 299x299 images: long enough for a spinning disk, short enough to hold eight
+_ORDERS_KEPT = 2  # prefetching workers stand on both sides of an epoch's end
+
+
+class EpochOrder:
+    """Batches of row numbers for every epoch, for one process out of several.
+
+    Parameters
+    ----------
+    n : rows in the dataset.
+    batch_size : rows a batch, for this process.
+    shuffle : "full", "block" or None.
+    seed : a non-negative integer; with the epoch it fixes the order.
+    shard : (index, count). Batch b of shard (i, c) is rows ``[i::c]`` of the global batch b of size ``batch_size * c``.
+        All shards have the same number of batches: a last global batch with fewer than c rows is dropped.
+    drop_last : leave out a last batch that is not full.
+    block_rows, open_blocks : rows a block and blocks mixed at a time, for ``shuffle="block"``.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of its range, or no batch is left.
+
+    >>> [rows.tolist() for rows in EpochOrder(5, 2, None, seed=0).batches(epoch=0)]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, n, batch_size, shuffle, seed, shard=(0, 1), drop_last=False, block_rows=None, open_blocks=8):
+        self.n = _at_least("n", n, 0)
+        self.batch_size = _at_least("batch_size", batch_size, 1)
+        if shuffle not in SHUFFLES:
+            raise ValueError(f'shuffle must be "full", "block" or None; got {shuffle!r}.')
+        self.shuffle = shuffle
+        self.seed = _at_least("seed", seed, 0)
+        self.shard = _checked_shard(shard)
+        self.drop_last = bool(drop_last)
+        self.block_rows = _at_least("block_rows", DEFAULT_BLOCK_ROWS if block_rows is None else block_rows, 1)
+        self.open_blocks = _at_least("open_blocks", open_blocks, 1)
+        self._orders: dict[int, np.ndarray] = {}
+        if len(self) == 0:
+            raise ValueError(
+                f"no batch is left of {self.n} rows with batch_size={self.batch_size}, shard={self.shard} and "
+                f"drop_last={self.drop_last}. Lower batch_size, or set drop_last=False."
+            )
+
+    def __len__(self) -> int:
+        """Number of batches an epoch, the same for every shard."""
+        full, rest = divmod(self.n, self._global_batch_size)
+        return full + (not self.drop_last and rest >= self.shard[1])
+
+    @property
+    def dropped_rows(self) -> int:
+        """Rows that no shard serves in an epoch (other rows in each epoch when shuffled)."""
+        return max(0, self.n - len(self) * self._global_batch_size)
+
+    def batches(self, epoch: int) -> list[np.ndarray]:
+        """All batches of ``epoch``: int64 arrays of row numbers."""
+        return [self.batch(epoch, index) for index in range(len(self))]
+
+    def batch(self, epoch: int, index: int) -> np.ndarray:
+        """Row numbers of batch ``index`` of ``epoch``, int64. Raises IndexError outside ``0 <= index < len(self)``."""
+        index = operator.index(index)
+        if not 0 <= index < len(self):
+            raise IndexError(f"batch {index} was asked for, but an epoch has batches 0 to {len(self) - 1}.")
+        start = index * self._global_batch_size
+        return self._order(epoch)[start : start + self._global_batch_size][self.shard[0] :: self.shard[1]]
+
+    @property
+    def _global_batch_size(self) -> int:
+        return self.batch_size * self.shard[1]
+
+    def _order(self, epoch: int) -> np.ndarray:
+        order = self._orders.get(epoch)
+        if order is None:
+            order = self._make_order(_at_least("epoch", epoch, 0))
+            order.setflags(write=False)  # batches are views of it: a caller that sorts one must get a copy
+            # A new dict instead of a change in place: threads may be reading the old one.
+            kept = dict(list(self._orders.items())[1 - _ORDERS_KEPT :])
+            self._orders = {**kept, epoch: order}
+        return order
+
+    def _make_order(self, epoch: int) -> np.ndarray:
+        rng = np.random.default_rng([self.seed, epoch])
+        if self.shuffle == "full":
+            return rng.permutation(self.n)
+        if self.shuffle == "block":
+            return self._block_order(rng)
+        return np.arange(self.n)
+
+    def _block_order(self, rng: np.random.Generator) -> np.ndarray:
+        starts = rng.permutation(np.arange(0, self.n, self.block_rows))
+        # Groups of nearly equal size: a last group of one block would be served almost in file order.
+        groups = np.array_split(starts, -(-len(starts) // self.open_blocks))
+        return np.concatenate([rng.permutation(self._rows_of_blocks(group)) for group in groups])
+
+    def _rows_of_blocks(self, starts: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.arange(start, min(start + self.block_rows, self.n)) for start in starts])
+
+    def __getstate__(self):
+        return {**self.__dict__, "_orders": {}}  # cheap to make again, and large for large files
+
+    def __repr__(self) -> str:
+        return (
+            f"EpochOrder(n={self.n}, batch_size={self.batch_size}, shuffle={self.shuffle!r}, seed={self.seed}, "
+            f"shard={self.shard}, drop_last={self.drop_last}): {len(self)} batches an epoch"
+        )
+
+
+def _at_least(name: str, value, lowest: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer; got {value!r}.") from None
+    if number < lowest:
+        raise ValueError(f"{name} must be at least {lowest}; got {number}.")
+    return number
+
+
+def _checked_shard(shard) -> tuple[int, int]:
+    try:
+        index, count = (operator.index(value) for value in shard)
+    except (TypeError, ValueError):
+        raise TypeError(f"shard must be a pair of integers (index, count); got {shard!r}.") from None
+    if not 0 <= index < count:
+        raise ValueError(f"shard must be (index, count) with 0 <= index < count; got {(index, count)}.")
+    return index, count

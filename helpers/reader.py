@@ -1,0 +1,217 @@
+"""Read rows of one dataset: any order, repeats, negative numbers; safe in threads, forked and spawned processes.
+
+A list of rows is never handed to HDF5. For a chunked file that would be two orders of magnitude slower than reading
+row by row, and HDF5 takes only increasing, unique rows. Here rows are visited in the order of the file, neighbours are
+read in one go, and every row lands at its final place in the output: there is no sorting to undo afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from helpers import images
+from helpers.layout import LayoutError, find_dataset, open_file, stored_image_shape
+
+_SMALLEST_CACHE_BYTES = 2**20  # HDF5 1.14's own default
+_LARGEST_CACHE_BYTES = 64 * 2**20  # a worker each: two workers stay below 128 MiB, whatever the file looks like
+
+# Handles that a forked child got from its parent. They are kept, never used, and never closed: closing one here would
+# take away the parent's file lock, which both processes share.
+_INHERITED: list[h5py.Dataset] = []
+
+
+class RowReader:
+    """Rows of ``dataset`` in the file ``path``, through a handle that each process opens for itself.
+
+    The file is opened at the first read in a process and stays open until :meth:`close`. A pickled reader carries the
+    path, never the handle, and a forked child never uses its parent's handle.
+
+    Parameters
+    ----------
+    path : the HDF5 file.
+    dataset : name of the dataset; one-dimensional variable-length uint8 is taken as JPEG bytes.
+    size : (height, width) that JPEG bytes are resized to, for files that do not say, or hold mixed sizes.
+
+    Raises
+    ------
+    HDF5FileError, DatasetNotFoundError
+        The file does not open, or has no such dataset.
+
+    ``RowReader("food.h5", "train_img").read([7, 2, 7])`` gives rows 7, 2 and 7 as one array.
+    """
+
+    def __init__(self, path: str | os.PathLike, dataset: str, size: tuple[int, int] | None = None):
+        self.path = Path(path).absolute()  # a worker may have another working directory
+        self.dataset = dataset
+        self._handles: dict[int, h5py.Dataset] = {}
+        self._closed = False
+        with open_file(self.path) as file:
+            data = find_dataset(file, dataset)
+            self._is_jpeg = h5py.check_vlen_dtype(data.dtype) is not None
+            self._row_shape = _row_shape(data, size) if self._is_jpeg else data.shape[1:]
+            self.dtype = np.dtype(np.uint8) if self._is_jpeg else data.dtype
+            self._n = len(data)
+        self._resize_to = size
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the whole dataset as it is read: ``(n, height, width, 3)`` for images."""
+        return (self._n, *self._row_shape)
+
+    def read(self, rows, out: np.ndarray | None = None) -> np.ndarray:
+        """Read ``rows`` in the order asked for.
+
+        Parameters
+        ----------
+        rows : integers, in any order, repeated or negative (from the end) as in NumPy.
+        out : C-contiguous array of shape ``(len(rows), *shape[1:])`` and the dataset's dtype to read into.
+
+        Returns
+        -------
+        numpy.ndarray of shape ``(len(rows), *shape[1:])``; JPEG bytes come decoded, as RGB uint8.
+
+        Raises
+        ------
+        TypeError, IndexError
+            Rows that are not integers, or lie outside the dataset.
+        ValueError
+            ``out`` does not fit, or the reader was closed.
+        """
+        rows = self._checked_rows(rows)
+        out = self._checked_out(out, len(rows))
+        data = self._data()
+        if self._is_jpeg:
+            self._read_jpeg(data, rows, out)
+        else:
+            _read_runs(data, rows, out)
+        return out
+
+    def close(self) -> None:
+        """Close this process's handle. Closing twice is quiet; a closed reader cannot read any more."""
+        data = self._handles.pop(os.getpid(), None)
+        self._closed = True
+        if data is not None and data:
+            data.file.close()
+
+    def __enter__(self) -> RowReader:
+        return self
+
+    def __exit__(self, *exc_info) -> None:
+        self.close()
+
+    def __getstate__(self):
+        return {**self.__dict__, "_handles": {}}
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"RowReader({self.path.name!r}, {self.dataset!r}): shape {self.shape}, {self.dtype}{state}"
+
+    def _data(self) -> h5py.Dataset:
+        if self._closed:
+            raise ValueError(f"this reader of {self.dataset} in {self.path} is closed. Make a new RowReader.")
+        data = self._handles.get(os.getpid())
+        return self._open() if data is None else data
+
+    def _open(self) -> h5py.Dataset:
+        if self._handles:
+            _INHERITED.extend(self._handles.values())
+            self._handles = {}
+        file = open_file(self.path)
+        data = _with_chunk_cache(find_dataset(file, self.dataset))
+        kept = self._handles.setdefault(os.getpid(), data)
+        if kept is not data:  # another thread was faster
+            file.close()
+        return kept
+
+    def _checked_rows(self, rows) -> np.ndarray:
+        array = np.asarray(rows)
+        if array.size == 0:
+            return np.empty(0, dtype=np.int64)
+        if array.ndim != 1 or array.dtype.kind not in "ui":
+            hint = " Turn a mask into rows with np.flatnonzero(mask)." if array.dtype.kind == "b" else ""
+            raise TypeError(
+                f"rows must be a one-dimensional sequence of integers; got shape {array.shape} of {array.dtype}.{hint}"
+            )
+        outside = array[(array < -self._n) | (array >= self._n)]
+        if len(outside):
+            raise IndexError(
+                f"row {outside[0]} was asked for, but {self.dataset} in {self.path} has {self._n} rows "
+                f"(0 to {self._n - 1})."
+            )
+        array = array.astype(np.int64)
+        return np.where(array < 0, array + self._n, array)
+
+    def _checked_out(self, out: np.ndarray | None, count: int) -> np.ndarray:
+        shape = (count, *self._row_shape)
+        if out is None:
+            return np.empty(shape, dtype=self.dtype)
+        if out.shape != shape or out.dtype != self.dtype or not out.flags.c_contiguous or not out.flags.writeable:
+            raise ValueError(
+                f"out must be a writable C-contiguous array of shape {shape} and type {self.dtype}; "
+                f"got shape {out.shape} and type {out.dtype}."
+            )
+        return out
+
+    def _read_jpeg(self, data: h5py.Dataset, rows: np.ndarray, out: np.ndarray) -> None:
+        for position in np.argsort(rows, kind="stable"):
+            row = int(rows[position])
+            out[position] = self._decoded(data[row], row)
+
+    def _decoded(self, stored: np.ndarray, row: int) -> np.ndarray:
+        try:
+            image = images.decode_jpeg(stored)
+        except images.ImageError as error:
+            raise images.ImageError(f"row {row} of {self.dataset} in {self.path}: {error}") from error
+        if self._resize_to is not None:
+            image = images.resize_image(image, self._resize_to)
+        if image.shape != self._row_shape:
+            raise images.ImageError(
+                f"row {row} of {self.dataset} in {self.path} holds an image of shape {image.shape}, others have "
+                f"{self._row_shape}. Pass size=(height, width) to bring all to one size."
+            )
+        return image
+
+
+def _read_runs(data: h5py.Dataset, rows: np.ndarray, out: np.ndarray) -> None:
+    """Read ``rows`` into ``out``: one HDF5 read for each run of neighbours that are neighbours in ``out`` too."""
+    if len(rows) == 0:
+        return
+    positions = np.argsort(rows, kind="stable")  # the order of the file: kind to disks, and to chunks of many images
+    sorted_rows = rows[positions]
+    breaks = np.flatnonzero((np.diff(sorted_rows) != 1) | (np.diff(positions) != 1)) + 1
+    starts = [0, *breaks.tolist()]
+    stops = [*breaks.tolist(), len(rows)]
+    for start, stop in zip(starts, stops, strict=True):
+        row, position, count = int(sorted_rows[start]), int(positions[start]), stop - start
+        data.read_direct(out, np.s_[row : row + count], np.s_[position : position + count])
+
+
+def _with_chunk_cache(data: h5py.Dataset) -> h5py.Dataset:
+    """The same dataset with a chunk cache that holds all chunks of one row: each is then inflated once, not per row."""
+    if data.chunks is None or data.size == 0:
+        return data
+    chunks_a_row = int(
+        np.prod([-(-side // chunk) for side, chunk in zip(data.shape[1:], data.chunks[1:], strict=True)])
+    )
+    wanted = 2 * chunks_a_row * int(np.prod(data.chunks)) * data.dtype.itemsize
+    access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
+    slots = max(521, 10 * chunks_a_row + 1)  # about ten slots a chunk keep collisions rare (HDF5 user guide)
+    access.set_chunk_cache(slots, min(max(wanted, _SMALLEST_CACHE_BYTES), _LARGEST_CACHE_BYTES), 1.0)
+    return h5py.Dataset(h5py.h5d.open(data.file.id, data.name.encode(), access))
+
+
+def _row_shape(data: h5py.Dataset, size: tuple[int, int] | None) -> tuple[int, int, int]:
+    shape = stored_image_shape(data, size)
+    if shape is None:
+        raise LayoutError(
+            f"{data.name.lstrip('/')} in {data.file.filename} holds JPEG bytes without saying their size. "
+            "Pass size=(height, width)."
+        )
+    return shape

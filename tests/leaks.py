@@ -1,0 +1,95 @@
+"""Finds what a test leaves behind: live child processes, shared-memory segments, open HDF5 handles."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
+import time
+from pathlib import Path
+
+import h5py
+import psutil
+
+SHARED_MEMORY = Path("/dev/shm")
+GRACE_S = 2.0  # a closed pool may need a moment until its workers are gone and their segments unlinked
+
+
+class LeakWatch:
+    """Remembers what there was, and tells what was added since."""
+
+    def __init__(self):
+        self._children = _children()
+        self._segments = _segments()
+        self._handles = open_handles()
+
+    def left_behind(self, grace_s: float = GRACE_S) -> list[str]:
+        """One phrase for each kind of thing left; waits up to ``grace_s`` for it to go, and collects garbage first."""
+        deadline = time.monotonic() + grace_s
+        left = self._look()
+        if left:
+            gc.collect()  # costs some 50 ms with TensorFlow loaded, so only where there is something to explain
+            left = self._look()
+        while left and time.monotonic() < deadline:
+            time.sleep(0.05)
+            left = self._look()
+        return left
+
+    def _look(self) -> list[str]:
+        children = [_describe(process) for process in _children() - self._children]
+        segments = sorted(name for name in _segments() - self._segments if not _held_by_others(name))
+        handles = open_handles() - self._handles
+        left = []
+        if children:
+            left.append(f"child processes {', '.join(children)}")
+        if segments:
+            left.append(f"shared-memory segments {', '.join(segments)}")
+        if handles > 0:
+            left.append(f"{handles} open HDF5 handles")
+        return left
+
+
+def open_handles() -> int:
+    """Number of HDF5 files, datasets, groups and attributes that are open in this process."""
+    kinds = (h5py.h5f.OBJ_FILE, h5py.h5f.OBJ_DATASET, h5py.h5f.OBJ_GROUP, h5py.h5f.OBJ_ATTR)
+    return sum(h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, kind) for kind in kinds)
+
+
+def _children() -> set[psutil.Process]:
+    servants = {
+        multiprocessing.resource_tracker._resource_tracker._pid,  # lives as long as its process
+        getattr(multiprocessing.forkserver._forkserver, "_forkserver_pid", None),  # the same
+    }
+    children = psutil.Process().children()
+    return {child for child in children if child.pid not in servants and child.is_running() and not _is_zombie(child)}
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} ({' '.join(process.cmdline())[:80]})"
+    except psutil.Error:
+        return str(process.pid)
+
+
+def _segments() -> set[str]:
+    return {entry.name for entry in SHARED_MEMORY.iterdir()} if SHARED_MEMORY.is_dir() else set()
+
+
+def _held_by_others(name: str) -> bool:
+    """Whether a process outside of this test run maps the segment: other programs on the machine use /dev/shm too."""
+    own = psutil.Process()
+    family = {own.pid, *(child.pid for child in own.children(recursive=True))}
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            if int(maps.parent.name) not in family and f"{SHARED_MEMORY}/{name}\n" in maps.read_text():
+                return True
+        except (OSError, UnicodeDecodeError):
+            continue
+    return False
