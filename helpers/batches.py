@@ -1,0 +1,219 @@
+"""Batches of one split, made from (epoch, batch) alone: what a worker process needs, without Keras.
+
+A batch's way: :mod:`helpers.order` says which rows, :mod:`helpers.reader` reads them through a handle that this process
+opened, ``augment`` changes each image by chance drawn from (seed, epoch, row). Nothing depends on the number of
+workers, on their kind or start method, or on which of them is faster. Importing Keras with TensorFlow costs 4 s and
+600 MB; a worker process imports this module instead.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Sequence
+
+import cv2
+import numpy as np
+
+from helpers import layout
+from helpers.augment import check_image
+from helpers.order import EpochOrder
+from helpers.reader import RowReader
+
+LABEL_KINDS = ("onehot", "sparse")
+_LABEL_ROWS_AT_ONCE = 65_536  # 7 MB of one-hot rows of 101 classes
+
+
+class BatchSource:
+    """``batch(epoch, index)`` for one split; :class:`helpers.HDF5Sequence` explains the arguments.
+
+    All labels are read once, when the source is made, and checked. It pickles at any time, without its handle.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        split: str = "train",
+        batch_size: int = 32,
+        *,
+        images: str | None = None,
+        labels: str | None = None,
+        rows=None,
+        classes: int | Sequence[str] | None = None,
+        size: tuple[int, int] | None = None,
+        shuffle: str | None = "auto",
+        seed: int = 0,
+        augment: Callable | None = None,
+        label_kind: str = "onehot",
+        drop_last: bool = False,
+        shard: tuple[int, int] = (0, 1),
+    ):
+        if label_kind not in LABEL_KINDS:
+            raise ValueError(f'label_kind must be "onehot" or "sparse"; got {label_kind!r}.')
+        if augment is not None and not callable(augment):
+            raise TypeError(f"augment must be callable as augment(image, rng); got {augment!r}.")
+        self.split_info = layout.read_split_info(path, split, images=images, labels=labels, classes=classes, size=size)
+        self.label_kind = label_kind
+        self.augment = augment
+        self._reader = RowReader(path, self.split_info.images, size)
+        self._class_numbers, self.num_classes = read_class_numbers(self.split_info)
+        self._rows = None if rows is None else _checked_rows(rows, self.split_info)
+        self.order = EpochOrder(
+            self.n, batch_size, _resolve_shuffle(shuffle, split, rows), seed, shard=shard, drop_last=drop_last
+        )
+        self.image_shape = self._served_shape()
+        self._closed = False
+        if augment is not None or self.split_info.storage == "jpeg":
+            # Workers are the parallelism here; and OpenCV's own threads do not survive a fork.
+            cv2.setNumThreads(1)
+
+    @property
+    def n(self) -> int:
+        """Rows that are served in an epoch by all shards together."""
+        return self.split_info.n if self._rows is None else len(self._rows)
+
+    @property
+    def class_numbers(self) -> np.ndarray:
+        """Class number of each row of :attr:`n`, int64, in the order of the file (or of ``rows``); read-only."""
+        return self._class_numbers if self._rows is None else _frozen(self._class_numbers[self._rows])
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return len(self.order)
+
+    def batch(self, epoch: int, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Batch ``index`` of ``epoch``: images (batch, height, width, 3) uint8, and labels.
+
+        Labels are (batch, classes) float32, or (batch,) int64 when sparse. Raises IndexError outside the epoch; an
+        error of reading or augmenting carries a note that names the batch, its rows and the file.
+        """
+        rows = self.rows_of(epoch, index)
+        if self._closed:
+            raise ValueError(f"this HDF5Sequence on {self.split_info.path} is closed. Make a new one.")
+        try:
+            images = self._reader.read(rows)
+            if self.augment is not None:
+                images = self._augmented(images, rows, epoch)
+        except Exception as error:
+            error.add_note(f"while making {self.describe_batch(epoch, index)}")
+            raise
+        return images, self._labels(rows)
+
+    def rows_of(self, epoch: int, index: int) -> np.ndarray:
+        """Row numbers in the file of batch ``index`` of ``epoch``, int64, in the order they are served."""
+        order = self.order.batch(epoch, index)
+        return order.copy() if self._rows is None else self._rows[order]
+
+    def describe_batch(self, epoch: int, index: int) -> str:
+        """Words for a batch in the sentences of errors: its number, epoch, rows, dataset and file."""
+        rows = self.rows_of(epoch, index).tolist()
+        shown = ", ".join(map(str, rows[:8])) + (" ..." if len(rows) > 8 else "")
+        return f"batch {index} of epoch {epoch} (rows {shown}) of {self.split_info.images} in {self.split_info.path}"
+
+    def close(self) -> None:
+        """Close this process's handle on the file. Closing twice is quiet."""
+        self._reader.close()
+        self._closed = True
+
+    def _labels(self, rows: np.ndarray) -> np.ndarray:
+        numbers = self._class_numbers[rows]
+        if self.label_kind == "sparse":
+            return numbers
+        onehot = np.zeros((len(rows), self.num_classes), dtype=np.float32)
+        onehot[np.arange(len(rows)), numbers] = 1
+        return onehot
+
+    def _augmented(self, images: np.ndarray, rows: np.ndarray, epoch: int) -> np.ndarray:
+        result = np.empty((len(images), *self.image_shape), dtype=np.uint8)
+        for position, row in enumerate(rows.tolist()):
+            result[position] = self._augment_one(images[position], epoch, row)
+        return result
+
+    def _augment_one(self, image: np.ndarray, epoch: int, row: int) -> np.ndarray:
+        changed = self.augment(image, np.random.default_rng([self.order.seed, epoch, row]))
+        check_image(changed, "augment must return")
+        if changed.shape != self.image_shape:
+            raise ValueError(
+                f"augment must return images of one shape; row {row} became {changed.shape}, the first image "
+                f"{self.image_shape}."
+            )
+        return changed
+
+    def _served_shape(self) -> tuple[int, int, int]:
+        """Shape after augmentation; an own function is asked with one image, which also shows its errors at once."""
+        shape = self._reader.shape[1:]
+        if self.augment is None:
+            return shape
+        row = 0 if self._rows is None else int(self._rows[0])
+        with copy.copy(self._reader) as reader:  # a handle of its own, closed again: none is left to inherit
+            image = reader.read([row])[0]
+        changed = self.augment(image, np.random.default_rng([self.order.seed, 0, row]))
+        check_image(changed, "augment must return")
+        return changed.shape
+
+
+def read_class_numbers(info: layout.SplitInfo) -> tuple[np.ndarray, int]:
+    """Class number of every row of a split, (n,) int64 read-only, and the number of classes.
+
+    Raises
+    ------
+    LayoutError
+        A one-hot row is not one 1 among zeros, a number is outside the classes, or nothing says how many there are.
+    """
+    numbers = np.empty(info.n, dtype=np.int64)
+    with layout.open_file(info.path) as file:
+        data = layout.find_dataset(file, info.labels)
+        for start in range(0, info.n, _LABEL_ROWS_AT_ONCE):
+            stored = data[start : start + _LABEL_ROWS_AT_ONCE]
+            if info.label_kind == "onehot":
+                _check_onehot(info, stored, start)
+                stored = stored.argmax(axis=1)
+            numbers[start : start + len(stored)] = stored
+    count = info.num_classes
+    if count is None:
+        raise layout.LayoutError(
+            f"{info.labels} in {info.path} holds class numbers, and the file does not say how many classes there are. "
+            "Pass classes= (their names, or their number)."
+        )
+    outside = np.flatnonzero((numbers < 0) | (numbers >= count))
+    if len(outside):
+        raise layout.LayoutError(
+            f"row {outside[0]} of {info.labels} in {info.path} has class {numbers[outside[0]]}, but there are {count} "
+            f"classes (0 to {count - 1}). Labels that start at 1 must be lowered by 1."
+        )
+    return _frozen(numbers), count
+
+
+def _check_onehot(info: layout.SplitInfo, stored: np.ndarray, start: int) -> None:
+    bad = np.flatnonzero((np.count_nonzero(stored, axis=1) != 1) | (stored.max(axis=1, initial=0) != 1))
+    if len(bad):
+        row = stored[bad[0]]
+        raise layout.LayoutError(
+            f"row {start + bad[0]} of {info.labels} in {info.path} is not one-hot: it sums to {row.sum()} and its "
+            f"largest value is {row.max()}; expected one 1 among zeros. A row of zeros is the mark of a file whose "
+            "writer was stopped: look at it with `python -m helpers.inspector`."
+        )
+
+
+def _checked_rows(rows, info: layout.SplitInfo) -> np.ndarray:
+    array = np.array(rows)  # a copy: the caller's array is never reordered, and later changes to it change nothing
+    if array.ndim != 1 or (array.dtype.kind not in "ui" and array.size):
+        hint = " Turn a mask into rows with np.flatnonzero(mask)." if array.dtype.kind == "b" else ""
+        raise TypeError(
+            f"rows must be a one-dimensional integer array; got {array.dtype} of shape {array.shape}.{hint}"
+        )
+    outside = array[(array < 0) | (array >= info.n)]
+    if len(outside):
+        raise IndexError(f"rows holds {outside[0]}, but {info.images} in {info.path} has rows 0 to {info.n - 1}.")
+    return _frozen(array.astype(np.int64))
+
+
+def _resolve_shuffle(shuffle: str | None, split: str, rows) -> str | None:
+    if shuffle != "auto":
+        return shuffle
+    return "full" if split == "train" or rows is not None else None
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array
