@@ -161,11 +161,11 @@ def file_info(file: h5py.File) -> FileInfo:
     return FileInfo(
         path=Path(file.filename),
         class_names=None if names is None else tuple(_as_str(name) for name in np.atleast_1d(names)),
-        mean=None if mean is None else tuple(float(value) for value in mean),
-        seed=None if seed is None else int(seed),
+        mean=_convert(mean, lambda values: tuple(float(value) for value in values)),
+        seed=_convert(seed, int),
         source=_optional_str(attributes.get(SOURCE)),
         kit_version=_optional_str(attributes.get(VERSION)),
-        complete=None if complete is None else bool(complete),
+        complete=_convert(complete, bool),
         splits={split: len(file[image_dataset(split)]) for split in SPLITS if image_dataset(split) in file},
     )
 
@@ -300,6 +300,14 @@ def _class_names(path, labels, stored, given, width) -> tuple[tuple[str, ...] | 
 
 def _as_str(value) -> str:
     return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+
+
+def _convert(value, kind):
+    """The attribute as ``kind``; None when it is missing, or is something else under the same name (foreign files)."""
+    try:
+        return None if value is None else kind(value)
+    except (TypeError, ValueError):
+        return None
 
 
 def _optional_str(value) -> str | None:

@@ -1,0 +1,203 @@
+"""Failure labs behind glass: run code that fails in a child with limits, and say what happened; the kernel lives on.
+
+The child is a fresh Python in a process group of its own. It gets an address-space limit (Linux), a time limit after
+which the whole group is killed, and no core dumps; when the kernel dies, Linux kills the group too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cloudpickle
+import psutil
+
+from helpers.course.child import FUNCTION, REPORT, SNIPPET, peak_memory_mb
+
+_POLL_S = 0.02  # also how often the peak memory of a child that gets killed is looked at
+_ERROR_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|StopIteration)(?::.*)?$", re.MULTILINE)
+_CRASHES = {"SIGSEGV": " (a crash in C code)", "SIGABRT": " (C code gave up)", "SIGBUS": " (a crash in C code)"}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The card under a lab: what happened, why, and what to do about it."""
+
+    happened: str
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        rows = (("What happened", self.happened), ("Why", self.why), ("What to do", self.fix))
+        return "\n".join(textwrap.fill(f"{name}: {text}", 100, subsequent_indent="  ") for name, text in rows)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a child ended. ``str()`` holds nothing that differs from run to run; times and memory are attributes."""
+
+    exit_code: int | None  # as subprocess: 0 fine, -9 killed by signal 9; None: not run
+    signal: str | None  # "SIGKILL"
+    last_error_line: str  # "TypeError: h5py objects cannot be pickled", or ""
+    peak_mb: float  # peak resident memory of the child, without its own children
+    seconds: float
+    output: str = field(repr=False)  # stdout and stderr together, cleaned of paths, process ids and addresses
+    timed_out: bool = False
+    diagnosis: Diagnosis | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True when the child ended by itself with exit code 0."""
+        return self.exit_code == 0
+
+    def __str__(self) -> str:
+        lines = [self._ending()]
+        if self.last_error_line:
+            lines.append(f"Last error line: {self.last_error_line}")
+        if self.diagnosis and self.exit_code is not None:
+            lines.append(str(self.diagnosis))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _ending(self) -> str:
+        if self.exit_code is None:
+            return self.output
+        if self.timed_out:
+            return "The child did not end within its time limit and was stopped."
+        if self.signal:
+            return f"The child was killed by {self.signal}{_CRASHES.get(self.signal, '')}."
+        if self.exit_code:
+            return f"The child stopped with exit code {self.exit_code}."
+        return "The child ended normally."
+
+
+def run_in_child(
+    job: str | Callable,
+    *,
+    memory_mb: int | None = None,
+    seconds: float = 30,
+    args: tuple = (),
+    diagnosis: Diagnosis | None = None,
+) -> Outcome:
+    """Run ``job`` in a fresh Python and report how it ended; never raises for what the job does.
+
+    Parameters
+    ----------
+    job : a snippet of Python, run as a script would be, or a function, also one defined in a notebook cell.
+    memory_mb : limit of the child's address space (all memory it may ask for, not only what it uses). Linux only.
+    seconds : limit after which the child and all processes it started are killed.
+    args : arguments of a function; a snippet finds them, as text, in ``sys.argv[1:]``.
+    diagnosis : the card that the lesson prints with the outcome.
+
+    Raises
+    ------
+    ValueError
+        ``seconds`` or ``memory_mb`` is 0 or less.
+    """
+    if seconds <= 0 or (memory_mb is not None and memory_mb <= 0):
+        raise ValueError(f"limits must be above 0; got seconds={seconds}, memory_mb={memory_mb}.")
+    if memory_mb is not None and sys.platform != "linux":
+        return Outcome(None, None, "", 0.0, 0.0, "This lab needs Linux: a memory limit for one process.")
+    with tempfile.TemporaryDirectory(prefix="lab_") as name:
+        folder = Path(name)
+        _write_job(folder, job, args)
+        code, peak_mb, duration, timed_out = _watch(folder, memory_mb, seconds, () if callable(job) else args)
+        return _outcome(folder, code, peak_mb, duration, timed_out, diagnosis)
+
+
+def _write_job(folder: Path, job: str | Callable, args: tuple) -> None:
+    if callable(job):
+        (folder / FUNCTION).write_bytes(cloudpickle.dumps((job, args)))
+    else:
+        (folder / SNIPPET).write_text(textwrap.dedent(job).lstrip("\n"), encoding="utf-8")
+
+
+def _watch(folder: Path, memory_mb, seconds, args) -> tuple[int, float, float, bool]:
+    command = [sys.executable, "-m", "helpers.course.child", str(folder), str(int(memory_mb or 0)), *map(str, args)]
+    start, peak_mb, timed_out = time.perf_counter(), 0.0, False
+    with (folder / "output").open("wb") as output:
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=_environment(), start_new_session=True
+        )
+    try:
+        while not _has_ended(child):
+            peak_mb = max(peak_mb, peak_memory_mb(child.pid))
+            if time.perf_counter() - start > seconds:
+                timed_out = True
+                break
+            time.sleep(_POLL_S)
+    finally:
+        _kill_group(child)
+        child.stdin.close()
+    return child.wait(), peak_mb, time.perf_counter() - start, timed_out
+
+
+def _environment() -> dict[str, str]:
+    fixed = {
+        "OMP_NUM_THREADS": "1",  # each BLAS thread reserves address space: the limit would depend on the machine
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),  # a function's module is found as it was here
+        "PYTHONUNBUFFERED": "1",  # what was printed before a SIGKILL is kept
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+    return {**os.environ, **fixed}
+
+
+def _has_ended(child: subprocess.Popen) -> bool:
+    """Whether the child has ended, without collecting it: its process id, and so its group, stays ours until we do."""
+    if not hasattr(os, "waitid"):
+        return child.poll() is not None
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _kill_group(child: subprocess.Popen) -> None:
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: no right to signal a group of zombies
+            os.killpg(child.pid, signal.SIGKILL)
+        return
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(child.pid).children(recursive=True):
+            process.kill()
+    child.kill()
+
+
+def _outcome(folder: Path, code: int, peak_mb: float, duration: float, timed_out: bool, diagnosis) -> Outcome:
+    report = {}
+    with contextlib.suppress(OSError, ValueError):  # a killed child leaves none, or half of one
+        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    output = clean((folder / "output").read_text(encoding="utf-8", errors="replace"), folder)
+    lines = _ERROR_LINE.findall(output)
+    return Outcome(
+        exit_code=code,
+        signal=signal.Signals(-code).name if code < 0 else None,
+        last_error_line=clean(report.get("error_line") or (lines[-1] if lines else ""), folder),
+        peak_mb=round(max(peak_mb, report.get("peak_mb", 0.0)), 1),
+        seconds=round(duration, 3),
+        output=output,
+        timed_out=timed_out,
+        diagnosis=diagnosis,
+    )
+
+
+def clean(text: str, folder: Path) -> str:
+    """Replace what differs from run to run and machine to machine: folders, process ids, addresses, clock times."""
+    for path in {str(folder), os.path.realpath(folder)}:
+        text = text.replace(path + os.sep, "").replace(path, "lab")
+    text = re.sub(r"[^\s\"']*site-packages/", "", text)
+    text = re.sub(re.escape(str(Path(os.__file__).parent)) + r"/", "", text)
+    text = text.replace(str(Path.cwd()) + os.sep, "").replace(str(Path.home()) + os.sep, "~/")
+    text = re.sub(r"\b0x[0-9a-f]{6,}\b", "0x...", text)
+    text = re.sub(r"\b(pid|PID|process id|ForkPoolWorker-|Process-)([ =:]*)\d+", r"\1\2N", text)
+    return re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?", "TIME", text)

@@ -1,0 +1,356 @@
+"""The doctor: each check in its three states, and the table of known errors against errors that are really raised."""
+
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from collections import namedtuple
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from helpers import doctor, layout
+from helpers.doctor import Check
+from helpers.known_errors import KNOWN_ERRORS, explain
+
+Usage = namedtuple("Usage", "total used free")
+
+
+# -- the table of errors ----------------------------------------------------------------------------------------------
+
+
+def _locked(folder: Path) -> None:
+    path = folder / "held.h5"
+    code = f"import h5py; f = h5py.File({str(path)!r}, 'w'); print('open', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        try:
+            h5py.File(path, "r")
+        finally:
+            holder.communicate(b"\n")
+
+
+def _small_file(folder: Path, **options) -> Path:
+    path = folder / "small.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.arange(20_000, dtype=np.int64), **options)
+    return path
+
+
+def _truncated(folder: Path) -> None:
+    path = _small_file(folder)
+    os.truncate(path, path.stat().st_size // 2)
+    h5py.File(path, "r")
+
+
+def _not_hdf5(folder: Path) -> None:
+    path = folder / "page.h5"
+    path.write_text("<html>404</html>" * 100)
+    h5py.File(path, "r")
+
+
+def _already_open(folder: Path) -> None:
+    path = _small_file(folder)
+    with h5py.File(path, "r"):
+        h5py.File(path, "w")
+
+
+def _closed(folder: Path) -> None:
+    with h5py.File(_small_file(folder), "r") as file:
+        group = file["/"]
+    group["x"]
+
+
+def _pickled(folder: Path) -> None:
+    with h5py.File(_small_file(folder), "r") as file:
+        pickle.dumps(file["x"])
+
+
+def _damaged_chunk(folder: Path) -> None:
+    path = _small_file(folder, chunks=(20_000,), compression="gzip")
+    with h5py.File(path, "r") as file:
+        place = file["x"].id.get_chunk_info(0).byte_offset
+    with path.open("r+b") as raw:
+        raw.seek(place)
+        raw.write(b"\xff" * 64)
+    with h5py.File(path, "r") as file:
+        file["x"][:]
+
+
+def _unsorted_rows(folder: Path) -> None:
+    with h5py.File(_small_file(folder), "r") as file:
+        file["x"][[3, 1]]
+
+
+def _incomplete(folder: Path) -> None:
+    path = _small_file(folder)
+    with h5py.File(path, "r+") as file:
+        file.attrs["complete"] = False
+    layout.read_split_info(path)
+
+
+def _no_memory(_folder: Path) -> None:
+    np.ones((2**20, 2**20, 64))
+
+
+def _uint8_minus_float(_folder: Path) -> None:
+    images = np.zeros((1, 2, 2, 3), np.uint8)
+    images -= 0.5
+
+
+def _float_length(_folder: Path) -> None:
+    range(np.floor(103 / 10))
+
+
+def _shared_generator(_folder: Path) -> None:
+    def batches():
+        yield next(stream)
+
+    stream = batches()
+    next(stream)
+
+
+def _class_of_a_cell(_folder: Path) -> None:
+    pickle.loads(b"c__main__\nGenerator\n.")
+
+
+PROVOKED = [
+    ("locked-by-a-writer", _locked),
+    ("truncated", _truncated),
+    ("not-hdf5", _not_hdf5),
+    ("already-open-here", _already_open),
+    ("closed-handle", _closed),
+    ("handle-in-a-pickle", _pickled),
+    ("damaged-chunk", _damaged_chunk),
+    ("rows-not-increasing", _unsorted_rows),
+    ("incomplete-file", _incomplete),
+    ("out-of-memory", _no_memory),
+    ("uint8-minus-float", _uint8_minus_float),
+    ("length-not-whole", _float_length),
+    ("generator-shared-by-threads", _shared_generator),
+    ("class-of-a-notebook-cell", _class_of_a_cell),
+]
+
+
+@pytest.mark.parametrize(("code", "fail"), PROVOKED, ids=[case[0] for case in PROVOKED])
+def test_a_raised_error_is_recognised(code, fail, tmp_path):
+    """The error as the pinned versions raise it, last line or whole trace, leads to its entry."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - which kind it is, is the case's affair
+        fail(tmp_path)
+    last_line = f"{caught.type.__name__}: {caught.value}"
+    assert explain(last_line).code == code
+    assert (
+        explain(f"Traceback (most recent call last):\n  File 'a.py', line 3\n    train(model)\n{last_line}").code
+        == code
+    )
+
+
+@pytest.mark.parametrize(("text", "code"), [(text, entry.code) for entry in KNOWN_ERRORS for text in entry.texts])
+def test_each_text_leads_to_its_own_entry(text, code):
+    """No entry is hidden behind another one."""
+    assert explain(text).code == code
+
+
+KERAS_TEXTS = [
+    ("fit-generator-is-gone", "AttributeError: 'MyModel' object has no attribute 'fit_generator'"),
+    ("workers-of-fit", "fit() got an unexpected keyword argument 'workers'"),
+    ("ran-out-of-data", "Your input ran out of data; interrupting training."),
+    ("length-zero", "The PyDataset has length 0"),
+    (
+        "label-shape",
+        "ValueError: Arguments `target` and `output` must have the same shape. Received: target.shape=(None, 9), "
+        "output.shape=(None, 10)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "text"), KERAS_TEXTS, ids=[case[0] for case in KERAS_TEXTS])
+def test_errors_of_keras_are_recognised_in_part(code, text):
+    """The part of a message that people paste is enough."""
+    assert explain(text).code == code
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello world", "NameError: name 'modle' is not defined", "ValueError: bad value", "file"]
+)
+def test_unknown_error_has_no_entry(text):
+    """An error of another kind is not explained by the nearest entry."""
+    assert explain(text) is None
+
+
+def test_entries_are_complete():
+    """Codes are unique, and each entry says what it means and what to do."""
+    codes = [entry.code for entry in KNOWN_ERRORS]
+    assert len(codes) == len(set(codes))
+    assert all(
+        entry.texts and entry.meaning.endswith(".") and entry.advice.endswith((".", ":")) for entry in KNOWN_ERRORS
+    )
+
+
+def test_error_option_prints_the_entry(capsys):
+    """--error prints code, meaning and advice, with exit code 0."""
+    assert doctor.main(["--error", "TypeError: h5py objects cannot be pickled"]) == 0
+    assert capsys.readouterr().out == (
+        "handle-in-a-pickle\n"
+        "  Meaning: An open file or dataset is an attribute of something that is sent to a worker process.\n"
+        "  Do: Send the path; open in the worker at the first read; drop the handle in __getstate__. "
+        "HDF5Sequence does so.\n"
+    )
+
+
+def test_unknown_error_is_one_line_and_exit_code_1(capsys):
+    """--error with an unknown text says so in one line."""
+    assert doctor.main(["--error", "what is this"]) == 1
+    assert capsys.readouterr().out == (
+        "This error is not in the table. Paste its last line, from the name of the error on.\n"
+    )
+
+
+# -- the checks of the machine ----------------------------------------------------------------------------------------
+
+PACKAGES = [
+    ("as pinned", SpecifierSet(">=3"), h5py.__version__, Check("ok", f"h5py {h5py.__version__}")),
+    (
+        "other than the pin",
+        SpecifierSet(">=3"),
+        "3.0.1",
+        Check("warn", f"h5py {h5py.__version__}; the stored outputs were made with 3.0.1", "pip install h5py==3.0.1"),
+    ),
+    (
+        "out of range",
+        SpecifierSet(">=99"),
+        None,
+        Check("bad", f"h5py {h5py.__version__} (needs >=99)", "pip install 'h5py>=99'"),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pin", "check"), [case[1:] for case in PACKAGES], ids=[case[0] for case in PACKAGES]
+)
+def test_package_versions(wanted, pin, check):
+    """Out of range is bad, another version than the pin a warning."""
+    assert doctor.package("h5py", wanted, pin) == check
+
+
+def test_missing_package():
+    """A package that helpers needs is bad when missing; one that only the tests pin is a warning."""
+    assert doctor.package("no-such-package", SpecifierSet(">=1"), "1.2").state == "bad"
+    assert doctor.package("no-such-package", None, "1.2") == Check(
+        "warn", "no-such-package is not installed", "pip install no-such-package==1.2"
+    )
+
+
+def test_pins_are_read_from_requirements(tmp_path):
+    """Pins are the lines name==version; comments and the editable line are not."""
+    path = tmp_path / "requirements.txt"
+    path.write_text("# numpy==9\n-e .\nh5py==3.14.0   # reason\ntf-keras==2.21.0\n")
+    assert doctor.read_pins(path) == {"h5py": "3.14.0", "tf-keras": "2.21.0"}
+    assert doctor.read_pins(tmp_path / "none.txt") == {}
+
+
+@pytest.mark.parametrize(("free", "state"), [(10e9, "ok"), (2e9, "warn"), (0.1e9, "bad")])
+def test_disk_space(monkeypatch, tmp_path, free, state):
+    """Little space is a warning, too little for one lesson is bad."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0, 0, free))
+    check = doctor.disk(tmp_path)
+    assert check.state == state
+    assert check.text.startswith(f"{free / 1e9:.1f} GB free on this disk")
+
+
+def test_memory_counts_the_limit_of_a_container(tmp_path, monkeypatch):
+    """In a container with a memory limit, what is left of it counts, not the machine's memory."""
+    (tmp_path / "memory.max").write_text("1500000000\n")
+    (tmp_path / "memory.current").write_text("1000000000\n")
+    assert doctor._container_rest(tmp_path) == 500_000_000
+    assert doctor._container_rest(tmp_path / "none") == float("inf")
+    monkeypatch.setattr(doctor, "_container_rest", lambda: 500_000_000)
+    assert doctor.memory().line() == (
+        "bad   0.5 GB memory free (2 GB are comfortable) -> "
+        "close other notebooks and programs; lessons 01 to 03 need the least"
+    )
+
+
+def test_shared_memory_of_a_default_container(monkeypatch, tmp_path):
+    """The 64 MB that containers get by default are a warning with the option to set."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0, 0, 64e6))
+    assert doctor.shared_memory(tmp_path) == Check(
+        "warn", "64 MB of shared memory (/dev/shm)", "start the container with --shm-size=1g"
+    )
+
+
+def test_locking_works_here_and_leaves_nothing(tmp_path):
+    """On a local disk the trial succeeds and removes its files."""
+    assert doctor.locking(tmp_path) == Check("ok", "HDF5 writes and locks files in this folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(37, "unable to lock file, errno = 37"), "HDF5 cannot lock files in this folder"),
+        (PermissionError(13, "Permission denied"), "HDF5 cannot write in this folder"),
+    ],
+)
+def test_folder_without_locks_or_rights_is_bad(monkeypatch, tmp_path, error, text):
+    """A disk without locks and a folder without write access have advice of their own."""
+
+    def refuse(*_, **__):
+        raise error
+
+    monkeypatch.setattr(h5py, "File", refuse)
+    check = doctor.locking(tmp_path)
+    assert (check.state, check.text) == ("bad", f"{text}: {error}")
+    assert check.advice
+
+
+def test_no_gpu_is_fine(monkeypatch):
+    """A machine without nvidia-smi is a good one for this course."""
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert doctor.gpu().state == "ok"
+
+
+def test_gpu_names_come_from_nvidia_smi(monkeypatch, tmp_path):
+    """What nvidia-smi lists is shown, without importing TensorFlow."""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'NVIDIA T4'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    assert doctor.gpu() == Check("ok", "GPU: NVIDIA T4")
+
+
+def test_run_prints_one_line_a_check_and_a_summary(capsys, monkeypatch, tmp_path):
+    """Every line begins with its state, the last one is for bug reports; exit code 1 exactly when one is bad."""
+    monkeypatch.chdir(tmp_path)
+    code = doctor.main([])
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line[:6] in {"ok    ", "warn  ", "bad   "} for line in lines[:-1])
+    assert lines[-1] == f"For bug reports: {doctor.summary()}"
+    assert str(Path.home()) not in lines[-1]
+    assert code == int(any(line.startswith("bad") for line in lines))
+
+
+def test_a_bad_line_makes_exit_code_1(capsys, monkeypatch):
+    """One bad check is enough, and its advice is on its line."""
+    monkeypatch.setattr(doctor, "examine", lambda _: [Check("ok", "fine"), Check("bad", "disk full", "make room")])
+    assert doctor.main([]) == 1
+    assert capsys.readouterr().out.splitlines()[:2] == ["ok    fine", "bad   disk full -> make room"]
+
+
+def test_doctor_imports_no_keras():
+    """The doctor answers in a second on a machine where TensorFlow does not even load."""
+    code = textwrap.dedent(
+        """
+        import sys
+        from helpers import doctor
+        doctor.examine(doctor.Path.cwd())
+        print([name for name in ("keras", "tensorflow", "tf_keras") if name in sys.modules])
+        """
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"
