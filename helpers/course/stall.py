@@ -1,0 +1,93 @@
+"""The share of each training step that waited for data."""
+
+from __future__ import annotations
+
+import time
+
+import keras
+import numpy as np
+
+
+class StallMeter(keras.callbacks.Callback):
+    """Callback for :func:`helpers.fit_generator`: how long each step waited for its batch.
+
+    A step runs from the end of the one before to its own end. It waited from its start until its batch was ready;
+    a batch that was ready before costs no wait. Keras cannot say this itself: with TensorFlow the batch is fetched
+    inside the compiled step, after ``on_train_batch_begin`` (3.15). So ``fit_generator`` says when a batch is ready,
+    for an HDF5Sequence and for a plain generator. Keras' own copy of a batch counts as work, not as waiting.
+
+    Attributes
+    ----------
+    waits_s, steps_s : seconds waited and seconds in all, one number a step, over all epochs.
+
+    It starts afresh with each training.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._begin()
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Share of each step that waited, (steps,) float64 from 0 to 1, for drawing.
+
+        Raises
+        ------
+        RuntimeError
+            Steps were trained, and nobody told the meter about a batch.
+        """
+        if self.steps_s and not self._heard:
+            raise RuntimeError(
+                "the meter heard of no batch. Pass it as callbacks=[meter] to helpers.fit_generator, with an "
+                "HDF5Sequence or a plain generator."
+            )
+        return np.divide(self.waits_s, self.steps_s) if self.steps_s else np.zeros(0)
+
+    @property
+    def share(self) -> float:
+        """Share of all steps but the first, which also compiles the model and starts the workers; nan if alone."""
+        if len(self.shares) < 2:
+            return float("nan")
+        return float(sum(self.waits_s[1:]) / sum(self.steps_s[1:]))
+
+    def batch_ready(self, number: int) -> None:
+        """Called by fit_generator, from any thread, with the number of the batch in this training."""
+        self._heard = True
+        self._ready[number] = time.perf_counter()
+
+    def on_train_begin(self, logs=None) -> None:
+        del logs
+        ready = self._ready  # the first batches may be ready before
+        self._begin()
+        self._ready, self._heard = ready, bool(ready)
+
+    def on_epoch_begin(self, epoch, logs=None) -> None:
+        del epoch, logs
+        self._first_of_epoch = self._next
+        self._mark = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None) -> None:
+        del logs
+        now = time.perf_counter()
+        number = self._first_of_epoch + batch
+        ready = self._ready.get(number, self._mark)
+        self.waits_s.append(min(max(ready - self._mark, 0.0), now - self._mark))
+        self.steps_s.append(now - self._mark)
+        for seen in range(self._next, number + 1):
+            self._ready.pop(seen, None)
+        self._next, self._mark = number + 1, now
+
+    def on_train_end(self, logs=None) -> None:
+        del logs
+        self._ready = {}
+
+    def __repr__(self) -> str:
+        return f"StallMeter: {len(self.steps_s)} steps, {100 * self.share:.0f} % of the time waiting for data"
+
+    def _begin(self) -> None:
+        self.waits_s: list[float] = []
+        self.steps_s: list[float] = []
+        self._ready: dict[int, float] = {}
+        self._heard = False
+        self._next = self._first_of_epoch = 0
+        self._mark = 0.0

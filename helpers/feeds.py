@@ -1,0 +1,459 @@
+"""What :mod:`helpers.training` hands to Keras as training and validation data; one kind of feed a kind of source.
+
+Each feed knows how many steps an epoch has, checks the model against its source, and is closed at the end of the call.
+Errors that cross Keras (and TensorFlow, which turns them into text) are kept in ``failure`` with their cause.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from concurrent.futures import CancelledError
+
+import keras
+import numpy as np
+
+from helpers import preflight
+from helpers.sequence import HDF5Sequence
+from helpers.workers import WorkerPool, batch_of_item
+
+_PROBED = 2  # Keras looks at batches 0 and 1 before it trains (3.15, TensorFlow; JAX: at 0), then asks for them again
+_HELD_BY_KERAS = 2  # batches: one in the step, one on its way
+
+
+class GeneratorRanDryError(ValueError):
+    """A Python generator ended before all steps were trained."""
+
+
+class StepsWarning(UserWarning):
+    """Keras will not train on all batches of a dataset."""
+
+
+def is_classic(model) -> bool:
+    """Whether ``model`` is a tf_keras model; asks its class names, so tf_keras is not imported for it."""
+    return _comes_from(model, "tf_keras")
+
+
+class Feed:
+    """Training data that Keras takes as it is: a ``tf.data.Dataset``, arrays, a data loader."""
+
+    def __init__(self, source, steps: int | None, pool: dict | None = None):
+        self.source = source
+        self.steps = steps
+        self._asked = {name: value for name, value in (pool or {}).items() if value is not None}
+        self.listeners = []  # functions that hear the number of each batch when it is ready, counted in this call
+        self.failure: Exception | None = None
+        self.cause: BaseException | None = None
+
+    def data(self, classic: bool):  # noqa: ARG002 (the other feeds differ)
+        return self.source
+
+    def check(self, model) -> None:
+        if self._asked and not is_classic(model):
+            given = ", ".join(f"{name}={value!r}" for name, value in self._asked.items())
+            raise ValueError(
+                f"{given} is for an HDF5Sequence or another PyDataset; got {type(self.source).__name__}, which makes "
+                "its batches its own way. Leave it out."
+            )
+
+    def shuffle(self, asked: bool | None) -> bool:
+        return bool(asked)
+
+    def class_weight(self, weights: dict[int, float] | None) -> dict[int, float] | None:
+        """What of the class weights Keras has to apply."""
+        return weights
+
+    def callbacks(self, classic: bool) -> list:  # noqa: ARG002
+        return []
+
+    def queues(self) -> list[tuple[str, int, int]]:
+        """(name, batches held, bytes a batch) of each queue, as far as it is known."""
+        return []
+
+    def message(self) -> str | None:
+        """One line for the user about the steps of an epoch."""
+        return None
+
+    def close(self) -> None:
+        pass
+
+    def keep(self, error: Exception) -> None:
+        """Remember the first error; Keras removes the cause of what passes through it."""
+        if self.failure is None:
+            self.failure, self.cause = error, error.__cause__
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info) -> None:
+        self.close()
+
+
+class PyDatasetFeed(Feed):
+    """Another ``PyDataset``: Keras runs its workers; settings given for this call are taken back at the end."""
+
+    def __init__(self, source, steps, pool: dict):
+        super().__init__(source, steps, pool)
+        self._before = {name: getattr(source, name) for name in self._asked}
+        for name, value in self._asked.items():
+            setattr(source, name, value)
+
+    def data(self, classic: bool):
+        return (
+            _classic_sequence(self.source.__getitem__, len(self.source), self.source.on_epoch_end)
+            if classic
+            else self.source
+        )
+
+    def check(self, model) -> None:
+        length = self.source.num_batches
+        pooled = self.source.workers > 1 or (self.source.workers > 0 and self.source.use_multiprocessing)
+        if length is not None and self.steps is not None and self.steps < length and pooled and not is_classic(model):
+            warnings.warn(
+                f"with workers, Keras starts every epoch at batch 0 of {type(self.source).__name__} again: "
+                f"{self.steps} steps of {length} batches leave rows out. Set workers=1, or leave steps_per_epoch out.",
+                StepsWarning,
+                stacklevel=3,
+            )
+
+    def shuffle(self, asked: bool | None) -> bool:
+        return (asked is None or asked) and self.source.num_batches is not None
+
+    def close(self) -> None:
+        for name, value in self._before.items():
+            setattr(self.source, name, value)
+        self._before = {}
+
+
+class IteratorFeed(Feed):
+    """A Python generator; it must last for all steps. Keras 3 refuses class weights here, so they are applied here."""
+
+    def __init__(self, source, steps, epochs: int, pool: dict):
+        if steps is None:
+            raise ValueError(
+                "a Python generator has no length: pass steps_per_epoch (the number of batches that make an epoch)."
+            )
+        super().__init__(source, steps, pool)
+        self._total = steps * epochs
+        self._weights = None
+
+    def data(self, classic: bool):  # noqa: ARG002
+        return self._batches()
+
+    def check(self, model) -> None:  # noqa: ARG002
+        if self._asked.get("workers", 1) > 1 or self._asked.get("use_multiprocessing"):
+            raise ValueError(
+                "a Python generator can be read by one worker only: threads would collide in it, and processes would "
+                "each repeat all of it. Leave workers and use_multiprocessing out, or pass an HDF5Sequence."
+            )
+
+    def class_weight(self, weights: dict[int, float] | None) -> None:
+        self._weights = weights
+
+    def _batches(self):
+        for number in range(self._total):
+            try:
+                batch = self._weighted(next(self.source))
+            except StopIteration:
+                error = GeneratorRanDryError(
+                    f"the generator ended after {number} of {self._total} batches ({self.steps} steps an epoch). Let "
+                    "it loop for ever (while True), lower steps_per_epoch, or train fewer epochs."
+                )
+                self.keep(error)
+                raise error from None
+            except Exception as error:
+                self.keep(error)
+                raise
+            _tell(self.listeners, number)
+            yield batch
+
+    def _weighted(self, batch):
+        if self._weights is None:
+            return batch
+        if len(batch) != 2:
+            raise ValueError(
+                f"class_weight needs batches of (images, labels); this generator yields {len(batch)} parts. "
+                "Multiply the weights into its sample weights."
+            )
+        images, labels = batch
+        numbers = np.asarray(labels)
+        numbers = numbers.argmax(axis=-1) if numbers.ndim > 1 and numbers.shape[-1] > 1 else numbers.reshape(-1)
+        table = np.zeros(max(self._weights) + 1, dtype=np.float32)
+        table[list(self._weights)] = list(self._weights.values())
+        return images, labels, table[numbers.astype(np.int64)]
+
+
+class SequenceFeed(Feed):
+    """The endless stream of an HDF5Sequence from its position on; the position moves along at the end."""
+
+    def __init__(self, sequence: HDF5Sequence, steps, initial_epoch: int, epochs: int, pool: dict):
+        length = len(sequence)
+        super().__init__(sequence, length if steps is None else steps)
+        epoch, batch = sequence.position
+        stands_at = epoch * length + batch
+        self.start = initial_epoch * self.steps if initial_epoch else stands_at
+        self.moved_from = stands_at if initial_epoch and stands_at not in {0, self.start} else None
+        self._initial_epoch = initial_epoch
+        self._total = self.steps * (epochs - initial_epoch)
+        self._trained = 0
+        self._pool = _pool_for(sequence, pool)
+        self._last = None
+        self._probed: dict[int, tuple] = {}
+        self._epoch: int | None = None
+
+    def data(self, classic: bool):
+        return self._classic_batches() if classic else _Endless(self)
+
+    def check(self, model) -> None:
+        preflight.check_labels(model, self.source)
+        execution = 1 if is_classic(model) else model.steps_per_execution
+        if self.steps % execution:
+            raise ValueError(
+                f"Keras trains steps_per_execution={execution} steps at a time, which does not divide the {self.steps} "
+                f"steps of an epoch. Pass steps_per_epoch={max(1, self.steps // execution) * execution}."
+            )
+
+    def shuffle(self, asked: bool | None) -> bool:
+        if asked is not None:
+            raise ValueError(
+                f"shuffle must be left out for an HDF5Sequence, which shuffles rows itself; got shuffle={asked!r}. "
+                'Choose there: HDF5Sequence(shuffle="full", "block" or None).'
+            )
+        return False
+
+    def callbacks(self, classic: bool) -> list:
+        """A callback that counts the steps, so that the position is right however the training ends."""
+        return [_callback_class(classic)(on_epoch_begin=self._begin_epoch, on_train_batch_end=self._end_step)]
+
+    def queues(self) -> list[tuple[str, int, int]]:
+        return [("the queue of training batches", self._pool.ahead + _HELD_BY_KERAS, _batch_bytes(self.source))]
+
+    def message(self) -> str | None:
+        if self.moved_from is not None:
+            return (
+                f"training starts at batch {self.start} of the stream (initial_epoch={self._initial_epoch} of "
+                f"{self.steps} steps); the sequence stood at batch {self.moved_from}."
+            )
+        if self.steps == len(self.source):
+            return None
+        return (
+            f"an epoch is {self.steps} steps and one pass over the data is {len(self.source)} batches: each epoch goes "
+            "on where the last one ended, and every row is used once a pass."
+        )
+
+    def batch(self, index: int):
+        """Batch ``index`` of this call."""
+        if index in self._probed:
+            batch = self._probed.pop(index)
+        elif self._last is not None and (index >= self._total or self._pool.closed):
+            return self._last  # Keras reads ahead, past the end too; nobody trains on these
+        else:
+            batch = self._make(index)
+            if index < _PROBED:
+                self._probed[index] = batch
+        if index >= _PROBED:
+            self._probed.clear()
+        self._last = batch
+        _tell(self.listeners, index)
+        return batch
+
+    def close(self) -> None:
+        self._pool.close()
+        if self._epoch is not None:
+            self.source.set_position(*divmod(self.start + self._trained, len(self.source)))
+
+    def _make(self, index: int):
+        try:
+            return self._pool.get(self.start + index, self.start + self._total)
+        except CancelledError:
+            raise
+        except Exception as error:
+            self.keep(error)
+            raise
+
+    def _classic_batches(self):
+        for index in range(self._total):
+            yield self.batch(index)
+
+    def _begin_epoch(self, epoch: int, logs=None) -> None:
+        del logs
+        if self._epoch is None and epoch != self._initial_epoch:  # BackupAndRestore goes on at a later epoch
+            self.start += (epoch - self._initial_epoch) * self.steps
+            self._initial_epoch = epoch
+            self._probed.clear()
+        self._epoch = epoch
+
+    def _end_step(self, step: int, logs=None) -> None:
+        del logs
+        self._trained = (self._epoch - self._initial_epoch) * self.steps + step + 1
+
+
+class Validation(Feed):
+    """Validation data that Keras takes as it is; None too."""
+
+    def check(self, model) -> None:
+        if hasattr(self.source, "__next__") and self.steps is None:
+            raise ValueError("validation_data is a Python generator, which has no length: pass validation_steps.")
+        if is_classic(model) and isinstance(self.source, keras.utils.PyDataset):
+            self._classic_source = _classic_sequence(
+                self.source.__getitem__, len(self.source), self.source.on_epoch_end
+            )
+
+    def data(self, classic: bool):
+        return self._classic_source if classic and hasattr(self, "_classic_source") else self.source
+
+
+class SequenceValidation(Feed):
+    """Batches 0, 1, ... of an HDF5Sequence, the same at each validation, made by its own workers."""
+
+    def __init__(self, sequence: HDF5Sequence, steps):
+        length = len(sequence)
+        if steps is not None and steps > length:
+            raise ValueError(
+                f"validation_steps must be at most {length}, the number of batches in {sequence!r}; got {steps}. "
+                "Leave it out to use all of them."
+            )
+        super().__init__(sequence, length if steps is None else steps)
+        self._first = sequence.epoch * length
+        self._pool = _pool_for(sequence, {})
+        self._last = None
+
+    def data(self, classic: bool):
+        return _classic_sequence(self.batch, self.steps) if classic else _Finite(self)
+
+    def check(self, model) -> None:
+        preflight.check_labels(model, self.source, "validation_data")
+
+    def queues(self) -> list[tuple[str, int, int]]:
+        return [("the queue of validation batches", self._pool.ahead + _HELD_BY_KERAS, _batch_bytes(self.source))]
+
+    def batch(self, index: int):
+        """Validation batch ``index``."""
+        if self._pool.closed and self._last is not None:
+            return self._last
+        try:
+            self._last = self._pool.get(self._first + index, self._first + self.steps)
+        except CancelledError:
+            raise
+        except Exception as error:
+            self.keep(error)
+            raise
+        return self._last
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class _Endless(keras.utils.PyDataset):
+    """Without a length Keras asks for items 0, 1, 2, ... over all epochs; without workers it makes no pool."""
+
+    def __init__(self, feed: SequenceFeed):
+        super().__init__(workers=0)
+        self._feed = feed
+
+    @property
+    def num_batches(self) -> None:
+        return None
+
+    def __getitem__(self, index: int):
+        return self._feed.batch(index)
+
+
+class _Finite(keras.utils.PyDataset):
+    def __init__(self, feed: SequenceValidation):
+        super().__init__(workers=0)
+        self._feed = feed
+
+    def __len__(self) -> int:
+        return self._feed.steps
+
+    def __getitem__(self, index: int):
+        return self._feed.batch(index)
+
+
+def _pool_for(sequence: HDF5Sequence, asked: dict) -> WorkerPool:
+    """Workers as the call says, else as the sequence says."""
+    chosen = {
+        name: getattr(sequence, name) if asked.get(name) is None else asked[name]
+        for name in ("workers", "use_multiprocessing", "max_queue_size")
+    }
+    return WorkerPool(
+        functools.partial(batch_of_item, sequence.source),
+        preflight.whole_number("workers", chosen["workers"], 0, "0 makes batches when they are asked for."),
+        processes=chosen["use_multiprocessing"],
+        ahead=preflight.whole_number("max_queue_size", chosen["max_queue_size"], 1, "It counts batches made ahead."),
+        timeout_s=sequence.stall_timeout_s,
+        describe=functools.partial(_describe, sequence.source),
+    )
+
+
+def _describe(source, item: int) -> str:
+    return source.describe_batch(*divmod(item, len(source)))
+
+
+def _batch_bytes(sequence: HDF5Sequence) -> int:
+    label_bytes = 8 if sequence.label_kind == "sparse" else 4 * sequence.num_classes
+    return sequence.batch_size * (int(np.prod(sequence.image_shape)) + label_bytes)
+
+
+def _classic_sequence(batch, length: int, on_epoch_end=lambda: None):
+    """A ``tf_keras.utils.Sequence`` of ``batch(0) .. batch(length - 1)``."""
+    from tf_keras.utils import Sequence  # only ever reached with a tf_keras model
+
+    class ClassicSequence(Sequence):
+        def __len__(self) -> int:
+            return length
+
+        def __getitem__(self, index: int):
+            return batch(index)
+
+        def on_epoch_end(self) -> None:
+            on_epoch_end()
+
+    return ClassicSequence()
+
+
+def _callback_class(classic: bool):
+    if not classic:
+        return keras.callbacks.LambdaCallback
+    from tf_keras.callbacks import LambdaCallback  # only ever reached with a tf_keras model
+
+    return LambdaCallback
+
+
+def _comes_from(value, package: str) -> bool:
+    return any(cls.__module__.split(".")[0] == package for cls in type(value).__mro__)
+
+
+def _tell(listeners: list, number: int) -> None:
+    for listener in listeners:
+        listener(number)
+
+
+def training_feed(model, source, steps, initial_epoch: int, epochs: int, pool: dict) -> Feed:
+    """The feed for what the user passed as ``generator``.
+
+    Raises
+    ------
+    TypeError
+        A tf_keras Sequence for a Keras 3 model.
+    """
+    if isinstance(source, HDF5Sequence):
+        return SequenceFeed(source, steps, initial_epoch, epochs, pool)
+    if isinstance(source, keras.utils.PyDataset):
+        return PyDatasetFeed(source, steps, pool)
+    if hasattr(source, "__next__"):
+        return IteratorFeed(source, steps, epochs - initial_epoch, pool)
+    if _comes_from(source, "tf_keras") and not is_classic(model):
+        raise TypeError(
+            f"{type(source).__name__} is a tf_keras Sequence and the model is a Keras 3 model. Derive it from "
+            "keras.utils.PyDataset, or build the model with tf_keras."
+        )
+    return Feed(source, steps, pool)
+
+
+def validation_feed(source, steps) -> Feed:
+    """The feed for ``validation_data``."""
+    if isinstance(source, HDF5Sequence):
+        return SequenceValidation(source, steps)
+    return Validation(source, steps)
