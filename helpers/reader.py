@@ -188,9 +188,14 @@ def _read_runs(data: h5py.Dataset, rows: np.ndarray, out: np.ndarray) -> None:
     breaks = np.flatnonzero((np.diff(sorted_rows) != 1) | (np.diff(positions) != 1)) + 1
     starts = [0, *breaks.tolist()]
     stops = [*breaks.tolist(), len(rows)]
+    # HDF5's own calls: Dataset.read_direct spends more time on describing a row (0.2 ms) than HDF5 on reading it.
+    in_file = data.id.get_space()
+    rest = data.shape[1:]
     for start, stop in zip(starts, stops, strict=True):
         row, position, count = int(sorted_rows[start]), int(positions[start]), stop - start
-        data.read_direct(out, np.s_[row : row + count], np.s_[position : position + count])
+        in_file.select_hyperslab((row, *(0 for _ in rest)), (count, *rest))
+        in_memory = h5py.h5s.create_simple((count, *rest))
+        data.id.read(in_memory, in_file, out[position : position + count])
 
 
 def _with_chunk_cache(data: h5py.Dataset) -> h5py.Dataset:

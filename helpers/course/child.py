@@ -1,7 +1,7 @@
 """The child's side of ``failures.run_in_child``: set the limits, run the job, report. Standard library only.
 
 Run as ``python -m helpers.course.child FOLDER MEMORY_MB [ARGS]``: FOLDER holds ``snippet.py`` or ``function.pkl`` and
-gets ``report.json``; MEMORY_MB 0 means no limit.
+gets ``report.json``, and ``result.pkl`` with what the function returned; MEMORY_MB 0 means no limit.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import pickle
 import runpy
 import sys
 import traceback
+import types
+from collections.abc import Callable
 from pathlib import Path
 
-REPORT, SNIPPET, FUNCTION = "report.json", "snippet.py", "function.pkl"
+REPORT, RESULT, SNIPPET, FUNCTION = "report.json", "result.pkl", "snippet.py", "function.pkl"
 
 
 def peak_memory_mb(pid: int | str = "self") -> float:
@@ -55,9 +57,22 @@ def main(folder: Path, memory_mb: int, args: list[str]) -> int:
 def _run(folder: Path) -> None:
     if (folder / FUNCTION).exists():
         function, args = pickle.loads((folder / FUNCTION).read_bytes())
-        function(*args)
+        _stand_in_for_the_notebook(function)
+        result = function(*args)
+        (folder / RESULT).write_bytes(pickle.dumps(result))
     else:
         runpy.run_path(str(folder / SNIPPET), run_name="__main__")
+
+
+def _stand_in_for_the_notebook(function: Callable) -> None:
+    """Give a function of a cell the ``__main__`` it had: a module without a file that holds the names of the cells.
+
+    Processes that the function spawns then find what those of a notebook find, which is nothing.
+    """
+    if getattr(function, "__module__", None) == "__main__" and hasattr(function, "__globals__"):
+        notebook = types.ModuleType("__main__")
+        vars(notebook).update({name: value for name, value in function.__globals__.items() if name != "__file__"})
+        sys.modules["__main__"] = notebook
 
 
 def _skip(trace, frames: int):

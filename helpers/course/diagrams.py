@@ -227,6 +227,7 @@ def _tree_lines(group, depth: int, lines: list[tuple]) -> None:
     for name, item in group.items():
         if isinstance(item, h5py.Group):
             lines.append((depth, f"{name}/", "group", GREEN))
+            lines += _attribute_lines(item, depth + 1)
             _tree_lines(item, depth + 1, lines)
         else:
             kind = "variable-length bytes" if h5py.check_vlen_dtype(item.dtype) is not None else str(item.dtype)

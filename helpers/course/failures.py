@@ -1,7 +1,8 @@
 """Failure labs behind glass: run code that fails in a child with limits, and say what happened; the kernel lives on.
 
 The child is a fresh Python in a process group of its own. It gets an address-space limit (Linux), a time limit after
-which the whole group is killed, and no core dumps; when the kernel dies, Linux kills the group too.
+which the whole group is killed, and no core dumps; when the kernel dies, Linux kills the group too. What is known about
+its error comes from ``helpers.known_errors``, the table behind ``python -m helpers.doctor --error``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -23,24 +25,14 @@ from pathlib import Path
 import cloudpickle
 import psutil
 
-from helpers.course.child import FUNCTION, REPORT, SNIPPET, peak_memory_mb
+from helpers.course.child import FUNCTION, REPORT, RESULT, SNIPPET, peak_memory_mb
+from helpers.known_errors import KnownError, explain
 
 _POLL_S = 0.02  # also how often the peak memory of a child that gets killed is looked at
+_START_S = 120  # for what comes before the clock of a lab starts: imports of Keras on a busy machine
 _ERROR_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|StopIteration)(?::.*)?$", re.MULTILINE)
+_OUTPUT = "output"  # name of the file that catches what the child and its children print
 _CRASHES = {"SIGSEGV": " (a crash in C code)", "SIGABRT": " (C code gave up)", "SIGBUS": " (a crash in C code)"}
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """The card under a lab: what happened, why, and what to do about it."""
-
-    happened: str
-    why: str
-    fix: str
-
-    def __str__(self) -> str:
-        rows = (("What happened", self.happened), ("Why", self.why), ("What to do", self.fix))
-        return "\n".join(textwrap.fill(f"{name}: {text}", 100, subsequent_indent="  ") for name, text in rows)
 
 
 @dataclass(frozen=True)
@@ -54,19 +46,24 @@ class Outcome:
     seconds: float
     output: str = field(repr=False)  # stdout and stderr together, cleaned of paths, process ids and addresses
     timed_out: bool = False
-    diagnosis: Diagnosis | None = None
+    result: object = field(default=None, repr=False)  # what the function returned; None when it did not get so far
 
     @property
     def ok(self) -> bool:
         """True when the child ended by itself with exit code 0."""
         return self.exit_code == 0
 
+    @property
+    def diagnosis(self) -> KnownError | None:
+        """What the kit knows about the last error line; None when there is none, or it is not in the table."""
+        return explain(self.last_error_line) if self.last_error_line else None
+
     def __str__(self) -> str:
         lines = [self._ending()]
         if self.last_error_line:
-            lines.append(f"Last error line: {self.last_error_line}")
-        if self.diagnosis and self.exit_code is not None:
-            lines.append(str(self.diagnosis))
+            lines.append(f"Last error line: {self.last_error_line}")  # in one piece, for those who search for it
+        if self.diagnosis:
+            lines += [_wrapped(f"Meaning: {self.diagnosis.meaning}"), _wrapped(f"What to do: {self.diagnosis.advice}")]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -89,17 +86,20 @@ def run_in_child(
     memory_mb: int | None = None,
     seconds: float = 30,
     args: tuple = (),
-    diagnosis: Diagnosis | None = None,
+    clock_starts_at: str | None = None,
+    needs: str | None = None,
 ) -> Outcome:
     """Run ``job`` in a fresh Python and report how it ended; never raises for what the job does.
 
     Parameters
     ----------
-    job : a snippet of Python, run as a script would be, or a function, also one defined in a notebook cell.
+    job : a snippet of Python, run as a script would be, or a function, also one defined in a notebook cell: it finds
+        the ``__main__`` of a notebook, a module without a file. What it returns is ``outcome.result``.
     memory_mb : limit of the child's address space (all memory it may ask for, not only what it uses). Linux only.
     seconds : limit after which the child and all processes it started are killed.
     args : arguments of a function; a snippet finds them, as text, in ``sys.argv[1:]``.
-    diagnosis : the card that the lesson prints with the outcome.
+    clock_starts_at : text in the child's output from which on ``seconds`` count; imports take long on a busy machine.
+    needs : what the lab takes from Linux ("fork"); elsewhere it is not run, and the outcome says so in one line.
 
     Raises
     ------
@@ -108,13 +108,15 @@ def run_in_child(
     """
     if seconds <= 0 or (memory_mb is not None and memory_mb <= 0):
         raise ValueError(f"limits must be above 0; got seconds={seconds}, memory_mb={memory_mb}.")
-    if memory_mb is not None and sys.platform != "linux":
-        return Outcome(None, None, "", 0.0, 0.0, "This lab needs Linux: a memory limit for one process.")
+    needs = needs or ("a memory limit for one process" if memory_mb is not None else None)
+    if needs is not None and sys.platform != "linux":
+        return Outcome(None, None, "", 0.0, 0.0, f"This lab needs Linux: {needs}.")
     with tempfile.TemporaryDirectory(prefix="lab_") as name:
         folder = Path(name)
         _write_job(folder, job, args)
-        code, peak_mb, duration, timed_out = _watch(folder, memory_mb, seconds, () if callable(job) else args)
-        return _outcome(folder, code, peak_mb, duration, timed_out, diagnosis)
+        child = _start(folder, memory_mb, () if callable(job) else args)
+        code, peak_mb, duration, timed_out = _watch(child, folder, seconds, clock_starts_at)
+        return _outcome(folder, code, peak_mb, duration, timed_out)
 
 
 def _write_job(folder: Path, job: str | Callable, args: tuple) -> None:
@@ -124,17 +126,25 @@ def _write_job(folder: Path, job: str | Callable, args: tuple) -> None:
         (folder / SNIPPET).write_text(textwrap.dedent(job).lstrip("\n"), encoding="utf-8")
 
 
-def _watch(folder: Path, memory_mb, seconds, args) -> tuple[int, float, float, bool]:
+def _start(folder: Path, memory_mb: int | None, args: tuple) -> subprocess.Popen:
     command = [sys.executable, "-m", "helpers.course.child", str(folder), str(int(memory_mb or 0)), *map(str, args)]
-    start, peak_mb, timed_out = time.perf_counter(), 0.0, False
-    with (folder / "output").open("wb") as output:
-        child = subprocess.Popen(
+    with (folder / _OUTPUT).open("wb") as output:
+        return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=_environment(), start_new_session=True
         )
+
+
+def _watch(child: subprocess.Popen, folder: Path, seconds, clock_starts_at) -> tuple[int, float, float, bool]:
+    """Wait for the end; exit code, peak MB, seconds from the start, whether the time limit ended it."""
+    start, peak_mb, timed_out = time.perf_counter(), 0.0, False
+    limit, waiting = (seconds, False) if clock_starts_at is None else (_START_S, True)
     try:
         while not _has_ended(child):
             peak_mb = max(peak_mb, peak_memory_mb(child.pid))
-            if time.perf_counter() - start > seconds:
+            now = time.perf_counter() - start
+            if waiting and clock_starts_at.encode() in (folder / _OUTPUT).read_bytes():
+                limit, waiting = now + seconds, False
+            if now > limit:
                 timed_out = True
                 break
             time.sleep(_POLL_S)
@@ -173,11 +183,13 @@ def _kill_group(child: subprocess.Popen) -> None:
     child.kill()
 
 
-def _outcome(folder: Path, code: int, peak_mb: float, duration: float, timed_out: bool, diagnosis) -> Outcome:
-    report = {}
+def _outcome(folder: Path, code: int, peak_mb: float, duration: float, timed_out: bool) -> Outcome:
+    report, result = {}, None
     with contextlib.suppress(OSError, ValueError):  # a killed child leaves none, or half of one
         report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-    output = clean((folder / "output").read_text(encoding="utf-8", errors="replace"), folder)
+    with contextlib.suppress(OSError):
+        result = pickle.loads((folder / RESULT).read_bytes()) if code == 0 else None
+    output = clean((folder / _OUTPUT).read_text(encoding="utf-8", errors="replace"), folder)
     lines = _ERROR_LINE.findall(output)
     return Outcome(
         exit_code=code,
@@ -187,8 +199,12 @@ def _outcome(folder: Path, code: int, peak_mb: float, duration: float, timed_out
         seconds=round(duration, 3),
         output=output,
         timed_out=timed_out,
-        diagnosis=diagnosis,
+        result=result,
     )
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, 100, subsequent_indent="  ")
 
 
 def clean(text: str, folder: Path) -> str:
@@ -199,5 +215,5 @@ def clean(text: str, folder: Path) -> str:
     text = re.sub(re.escape(str(Path(os.__file__).parent)) + r"/", "", text)
     text = text.replace(str(Path.cwd()) + os.sep, "").replace(str(Path.home()) + os.sep, "~/")
     text = re.sub(r"\b0x[0-9a-f]{6,}\b", "0x...", text)
-    text = re.sub(r"\b(pid|PID|process id|ForkPoolWorker-|Process-)([ =:]*)\d+", r"\1\2N", text)
+    text = re.sub(r"(\bpid|\bPID|\bprocess id|PoolWorker-|Process-)([ =:]*)\d+", r"\1\2N", text)
     return re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?", "TIME", text)

@@ -69,7 +69,7 @@ def image_grid(images, titles: Sequence | None = None, *, columns: int | None = 
     columns = columns or min(len(images), 6)
     rows = math.ceil(len(images) / columns)
     side = WIDTH_IN / columns
-    texts = [wrap(text, side) for text in titles]
+    texts = [wrap(text.replace("_", " "), side) for text in titles]  # so that greek_salad can take two lines
     lines = max(text.count("\n") + 1 for text in texts) if any(texts) else 0
     tall = max(image.shape[0] / image.shape[1] for image in images)
     alt = f"{len(images)} images in {rows} rows of {columns}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from helpers.course.failures import Diagnosis, clean, run_in_child
+from helpers.course.failures import clean, run_in_child
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
@@ -116,7 +116,7 @@ def test_nothing_survives_the_death_of_the_kernel(tmp_path):
 def test_memory_limit_ends_in_a_memory_error():
     """Asking for more than the limit raises MemoryError in the child; the kernel's own memory does not grow."""
     outcome = run_in_child("block = bytearray(600 * 2**20)", memory_mb=400)
-    assert str(outcome) == "The child stopped with exit code 1.\nLast error line: MemoryError"
+    assert outcome.last_error_line == "MemoryError"
     assert outcome.peak_mb < 100
 
 
@@ -130,12 +130,29 @@ def test_peak_memory_is_that_of_the_child(ending):
     assert len(ballast) > 100 * 2**20
 
 
-def test_memory_limit_elsewhere_is_one_line(monkeypatch):
-    """On a system that has no such limit the lab is one line, and nothing runs."""
+@pytest.mark.parametrize(
+    ("wants", "said"),
+    [({"memory_mb": 400}, "a memory limit for one process"), ({"needs": "fork"}, "fork")],
+    ids=["memory limit", "fork"],
+)
+def test_lab_that_needs_linux_is_one_line_elsewhere(monkeypatch, wants, said):
+    """On another system such a lab is one line, and nothing runs."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    outcome = run_in_child("raise SystemExit(1)", memory_mb=400, diagnosis=Diagnosis("a", "b", "c"))
-    assert outcome.exit_code is None
-    assert str(outcome) == "This lab needs Linux: a memory limit for one process."
+    outcome = run_in_child("raise SystemExit(1)", **wants)
+    assert (outcome.exit_code, outcome.ok, outcome.result) == (None, False, None)
+    assert str(outcome) == f"This lab needs Linux: {said}."
+
+
+def test_clock_starts_when_the_child_says_so():
+    """The time limit counts from a text in the output; what comes before it may take longer."""
+    outcome = run_in_child(
+        "import time; time.sleep(1.5); print('training starts'); time.sleep(60)",
+        seconds=1,
+        clock_starts_at="training starts",
+    )
+    assert outcome.timed_out
+    assert outcome.output == "training starts\n"
+    assert outcome.seconds > 2.5
 
 
 def test_importable_function_gets_its_arguments():
@@ -150,6 +167,39 @@ def test_function_of_a_notebook_cell_travels():
     cell = {"__name__": "__main__"}
     exec("def lab(n):\n    print(sum(range(n)))", cell)
     assert run_in_child(cell["lab"], args=(5,)).output == "10\n"
+
+
+CELLS = """
+class Generator:
+    pass
+
+def pickle_one():
+    import pickle
+    return pickle.dumps(Generator()).count(b"__main__")
+
+def spawn_one():
+    import multiprocessing
+    process = multiprocessing.get_context("spawn").Process(target=print, args=(Generator(),))
+    process.start()
+    process.join()
+    return process.exitcode
+"""
+
+
+def test_function_of_a_cell_finds_the_main_of_a_notebook():
+    """A class of a cell can be pickled by its name, and a spawned process cannot find it, as in a notebook."""
+    cell = {"__name__": "__main__"}
+    exec(CELLS, cell)
+    assert run_in_child(cell["pickle_one"]).result == 1
+    spawned = run_in_child(cell["spawn_one"])
+    assert spawned.result == 1
+    assert spawned.last_error_line.startswith("AttributeError: Can't get attribute 'Generator' on <module '__main__'")
+
+
+def test_returned_value_is_the_result():
+    """What the function returns comes back; a function that fails has no result."""
+    assert run_in_child(divmod, args=(7, 2)).result == (3, 1)
+    assert run_in_child(divmod, args=(7, 0)).result is None
 
 
 def test_snippet_finds_arguments_in_argv():
@@ -207,22 +257,23 @@ def test_output_that_c_code_writes_is_caught():
     assert run_in_child("import os; os.write(2, b'from C')").output == "from C"
 
 
-def test_diagnosis_is_printed_under_the_outcome():
-    """The card of the lesson follows the outcome, each part on a line of its own."""
-    card = Diagnosis("The file was cut short.", "A copy stopped early.", "Copy it again.")
-    text = "\n".join([
-        "The child ended normally.",
-        "What happened: The file was cut short.",
-        "Why: A copy stopped early.",
-        "What to do: Copy it again.",
-    ])
-    assert str(run_in_child("pass", diagnosis=card)) == text
+def test_known_error_is_explained_under_the_outcome():
+    """What helpers.doctor knows about an error follows it, no line longer than a page."""
+    outcome = run_in_child("raise TypeError('h5py objects cannot be pickled')")
+    assert str(outcome).splitlines() == [
+        "The child stopped with exit code 1.",
+        "Last error line: TypeError: h5py objects cannot be pickled",
+        f"Meaning: {outcome.diagnosis.meaning}",
+        "What to do: Send the path; open in the worker at the first read; drop the handle in __getstate__.",
+        "  HDF5Sequence does so.",
+    ]
 
 
 SCRUBBED = [
     ("temporary folder", "no /tmp/lab_x1/data.h5", "no data.h5"),
     ("folder itself", "left /tmp/lab_x1", "left lab"),
     ("process id", "worker (pid 4711) and pid=12 died", "worker (pid N) and pid=N died"),
+    ("worker of a pool", "Process SpawnPoolWorker-12:", "Process SpawnPoolWorker-N:"),
     ("address", "<object at 0x7f3a5c1b2d30>", "<object at 0x...>"),
     ("clock time", "2024-05-01 10:11:12.345678: W tensorflow", "TIME: W tensorflow"),
     ("package folder", 'File "/opt/v/lib/python3.11/site-packages/h5py/x.py"', 'File "h5py/x.py"'),

@@ -1,0 +1,296 @@
+# ---
+# jupyter:
+#   lesson:
+#     keras: false
+#     gpu: not needed
+#     files: one toy file of 25 MB in data/, used by all lessons
+#     max_minutes: 2
+#     max_memory_mb: 400
+# ---
+
+# %% [markdown]
+# # 00 · Start here
+#
+# **In this lesson you will build** the toy data that all lessons share, and a map of where they lead.
+#
+# **You can, at the end,**
+#
+# 1. compute how many bytes a set of images takes, and whether it fits into memory;
+# 2. say what happens to a batch on its way from the file to the model;
+# 3. check a machine before a course or a long run, and look an error up;
+# 4. make the toy data, and say what its three splits are for.
+#
+# **You need** some Python and NumPy, and a rough idea of how a network is trained.
+#
+# <!-- facts -->
+
+# %% [markdown]
+# A lesson is made of text and of code cells. Click into a code cell and press **Shift+Enter**: it runs, its output
+# appears below it, and the cursor moves on. Run all cells, from top to bottom. This is the first one:
+
+# %% tags=["nbval-ignore-output"]
+from helpers.course.lesson import open_lesson  # prints versions, sets a style
+
+open_lesson()
+
+# %% [markdown]
+# Three kinds of paragraph stand out in every lesson:
+#
+# - **Predict:** decide what the next cell will print *before* you run it. A wrong guess is where you learn most.
+# - **Checkpoint:** a question at the end of a section. If you cannot answer it, read the section again. The answer is
+#   folded away below it.
+# - *Then and now*: what an old name, in books and forums, is called today.
+#
+# Seconds, megabytes and speeds will differ on your machine. Everything else comes out as it stands here.
+
+# %% [markdown]
+# ## 1. The problem in numbers
+#
+# This question has been asked in many forms: *I want to teach a network 101 kinds of food. I have 101,000 photographs,
+# made 299 by 299 pixels large, three colour values (red, green, blue) a pixel, all in one HDF5 file. My computer has
+# 8 GB of memory, of which 4 to 5 GB are free, and a graphics card with 2 GB. The file does not fit. How do I train?*
+#
+# A colour value is a whole number from 0 to 255. That takes one byte.
+#
+# **Predict:** How many GB (1 GB is 1,000,000,000 bytes) do the pixels of all photographs take?
+
+# %%
+n, height, width, channels = 101_000, 299, 299, 3
+
+image_bytes = height * width * channels
+file_gb = n * image_bytes / 1e9
+print(f"one image: {image_bytes:,} bytes; all images: {file_gb:.1f} GB")
+
+# %% [markdown]
+# More than three times the whole memory. And it gets worse: a network computes with `float32` numbers, of 4 bytes each.
+# The next cell draws the sizes to one scale; `bars` and `show` are this course's own.
+#
+# **Predict:** By what factor is the longest bar longer than the computer's memory?
+
+# %%
+from helpers.course.figures import bars, show
+
+sizes_gb = {
+    "all images, float32": 4 * file_gb,
+    "all images, bytes": file_gb,
+    "memory": 8,
+    "free memory": 4.5,
+    "graphics card": 2,
+}
+show(bars(list(sizes_gb), list(sizes_gb.values()), "GB", highlight="free memory"))
+
+# %% [markdown]
+# By more than 13. So the plan "load everything, then train" is dead, whatever the code looks like. How much *does* fit?
+
+# %%
+batch_size = 64
+free_bytes = 4.5e9
+print(f"images in free memory, as bytes:   {free_bytes / image_bytes:>8,.0f}")
+print(f"images in free memory, as float32: {free_bytes / (4 * image_bytes):>8,.0f}")
+print(f"one batch of {batch_size}, as bytes:   {batch_size * image_bytes / 1e6:.0f} MB")
+print(f"one batch of {batch_size}, as float32: {4 * batch_size * image_bytes / 1e6:.0f} MB")
+
+# %% [markdown]
+# Training never needs all images at once. It needs one **batch**: a few dozen images and their labels, for one step.
+# A batch is small. So the images stay on the disk, and small pieces come into memory, are used, and are dropped.
+#
+# The rest of the course is about doing this *well*: every image once an epoch, in a new order each time, changed a
+# little so that the network does not learn it by heart, checked on images it never trained on, and so fast that the
+# network never waits.
+
+# %% [markdown]
+# **Checkpoint 1.** You have 20,000 photographs of 512 by 512 pixels and 16 GB of memory, nearly all free. Do they fit
+# as bytes? As `float32`?
+#
+# <details><summary>Answer</summary>
+#
+# 20,000 x 512 x 512 x 3 bytes are 15.7 GB: just about, with nothing left for the network. As `float32` it is 62.9 GB:
+# no.
+#
+# </details>
+
+# %% [markdown]
+# ## 2. The way of a batch
+#
+# This picture is the map of the course. Follow one batch from left to right.
+
+# %%
+from helpers.course.figures import batch_life  # draws the map
+
+show(batch_life())
+
+# %% [markdown]
+# 1. **order** shuffles the row numbers of the file and cuts them into batches. No image is touched yet.
+# 2. **reader** reads the images of these rows from the file, as bytes (NumPy calls this type `uint8`), through its own
+#    *handle*: its own open file.
+# 3. **augment** flips, turns and zooms each image a little, by chance.
+# 4. The finished batch waits in a **queue** till it is asked for.
+# 5. **Keras** takes it, turns the bytes into `float32` on the device that trains, and makes one training step.
+#
+# Steps 2 and 3 can run in several **workers**, while Keras trains on an earlier batch. That is where the speed comes
+# from, and where most of the trouble comes from too.
+#
+# | lesson | the question it answers |
+# | --- | --- |
+# | [01](01_build_the_hdf5_file.ipynb) | How does a folder of photographs become one file that is fast to read? |
+# | [02](02_naive_train_on_batch.ipynb) | Is a simple loop over `train_on_batch` not enough? What is wrong with it? |
+# | [03](03_from_loop_to_generator.ipynb) | What is a generator, and what does Keras do with it? |
+# | [04](04_when_workers_break.ipynb) | Why does it crash, hang or lie as soon as there are workers? |
+# | [05](05_safe_per_worker_generator.ipynb) | What does a generator look like that is safe, and how fast is it? |
+# | [06](06_augmentation.ipynb) | How do I add augmentation without mixing up the labels? |
+# | [07](07_fit_generator_on_gpu.ipynb) | How do I train, judge, save and resume for real? |
+# | [08](08_beyond_one_machine.ipynb) | What changes with several devices or machines? |
+#
+# > **Then and now.** Books and forums call the last step `model.fit_generator(generator)`. Keras 3 has no such method:
+# > `model.fit` takes generators itself. `fit_generator` of this course is a function that takes the classic arguments
+# > and drives today's Keras.
+
+# %% [markdown]
+# **Checkpoint 2.** In which of the five steps is a batch four times as large as in the file, and where does this
+# happen?
+#
+# <details><summary>Answer</summary>
+#
+# In the last one: Keras turns the bytes into `float32` on the device. Until then a batch of 64 takes 17 MB, also
+# in the queue, where several of them wait.
+#
+# </details>
+
+# %% [markdown]
+# ## 3. This machine
+#
+# The `doctor` looks at this computer: packages, disk, memory, cores. Each line starts with `ok`, `warn` (the course
+# runs, something is worse) or `bad` (it will fail), and says what to do.
+
+# %% tags=["nbval-ignore-output"]
+from pathlib import Path  # file names as objects
+
+from helpers.doctor import examine
+
+folder = Path("data")
+folder.mkdir(exist_ok=True)
+for check in examine(folder):
+    print(check.line())
+
+# %% [markdown]
+# The lines above are those of your machine. One thing must hold on every machine, or no lesson works: HDF5 must be able
+# to write a file in the folder of the course, and to lock it while it writes.
+
+# %%
+from helpers.doctor import locking
+
+print(locking(folder).line())
+
+# %% [markdown]
+# Outside a notebook, the same check is `python -m helpers.doctor`, in the terminal.
+#
+# The doctor also knows the errors that people meet most often in this job. Give it the last line of an error:
+
+# %%
+import textwrap  # breaks long lines
+
+from helpers.known_errors import explain  # the table of known errors
+
+entry = explain("TypeError: h5py objects cannot be pickled")
+print(textwrap.fill("It means: " + entry.meaning, 90))
+print(textwrap.fill("Do: " + entry.advice, 90))
+
+# %% [markdown]
+# In the terminal: `python -m helpers.doctor --error "TypeError: h5py objects cannot be pickled"`. You will cause this
+# very error yourself, in lesson 04.
+
+# %% [markdown]
+# **Checkpoint 3.** Ask the doctor about an error that it cannot know: `explain("FoodError: the soup is cold")`. What
+# does it return?
+
+# %%
+print(explain("FoodError: the soup is cold"))
+
+# %% [markdown]
+# `None`: it does not guess.
+
+# %% [markdown]
+# ## 4. The toy data
+#
+# Food-101 is a large download. The lessons use pictures that `make_toy_food` draws on your machine: 8 dishes,
+# 250 pictures each, 64 by 64 pixels. The first run takes some seconds. After that the file lies in `data/`, and its
+# name says how it was made.
+
+# %%
+from data_scripts.make_toy_food import toy_food_file
+
+path = toy_food_file("data", classes=8, per_class=250, size=64, seed=0)
+print(path.suffix, f"{path.stat().st_size / 1e6:.0f} MB")
+
+# %% [markdown]
+# The pictures lie in three **splits**:
+#
+# - `train`: the network learns from these;
+# - `valid`: it never learns from these. After each epoch they show how good it is on new images, so that *you* can
+#   choose: when to stop, which model to keep;
+# - `test`: looked at once, at the very end. The many choices made on `valid` fit it a little too well.
+#
+# The split is 70 %, 20 % and 10 % of each dish, the same as in the question above.
+#
+# **Predict:** How many pictures are there in each split?
+
+# %%
+import h5py  # reads and writes HDF5 files
+
+with h5py.File(path, "r") as file:
+    for split in ("train", "valid", "test"):
+        print(split, file[f"{split}_img"].shape, file[f"{split}_labels"].shape)
+
+# %% [markdown]
+# 1,400, 400 and 200. `(1400, 64, 64, 3)` means: 1,400 images of 64 lines, 64 columns, 3 colours. A label is a row of
+# 8 numbers, one a dish: a 1 at the right dish, zeros elsewhere. That is called **one-hot**. Here is the first picture
+# of each dish:
+
+# %%
+from helpers.course.figures import image_grid  # pictures side by side
+
+with h5py.File(path, "r") as file:
+    names = [name.replace("_", " ") for name in file.attrs["class_names"]]
+    first_rows = file["train_labels"][:].argmax(axis=0)  # the row of the first 1, by column
+    pictures = [file["train_img"][row] for row in first_rows]
+show(image_grid(pictures, names, columns=4))
+
+# %% [markdown]
+# Easy? Look at six pictures of one dish. Place, size, angle, light, plate and what lies around differ each time, and
+# say nothing about the dish. A network has to learn that.
+
+# %%
+with h5py.File(path, "r") as file:
+    is_pizza = file["train_labels"][:, names.index("pizza")]  # 1 or 0 for each row
+    pizzas = [file["train_img"][row] for row in is_pizza.nonzero()[0][:6]]
+show(image_grid(pizzas, title="Six times pizza", columns=6))
+
+# %% [markdown]
+# Last, the idea of the whole course in two lines. To get one batch, name the rows. HDF5 reads these and no others.
+
+# %%
+with h5py.File(path, "r") as file:
+    batch = file["train_img"][:batch_size]
+    everything = file["train_img"].nbytes
+print(f"{batch.shape[0]} images, {batch.nbytes / 1e6:.1f} MB of {everything / 1e6:.1f} MB")
+
+# %% [markdown]
+# On the file of 27.1 GB the same line reads 17 MB. How HDF5 does this, and how to spoil it, is the next lesson.
+
+# %% [markdown]
+# **Checkpoint 4.** A friend trains for 30 epochs, keeps the epoch that was best on `test`, and reports that accuracy.
+# What is wrong, and what should she have done?
+#
+# <details><summary>Answer</summary>
+#
+# She used `test` to choose, so it is no longer new to her: the number is too good. Choose on `valid`, then look at
+# `test` once.
+#
+# </details>
+
+# %% [markdown]
+# ## Key points
+#
+# - Count bytes first: images x height x width x 3, and four times that as `float32`.
+# - The images stay on the disk. A batch at a time comes into memory: ordered, read, augmented, queued, trained on.
+# - `train` to learn, `valid` to choose, `test` to report once.

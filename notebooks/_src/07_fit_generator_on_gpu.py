@@ -1,0 +1,618 @@
+# ---
+# jupyter:
+#   lesson:
+#     keras: true
+#     gpu: not needed; the preset "full" needs one
+#     files: a toy file of 50 MB, and a folder with the trained model (1 MB), in data/
+#     max_minutes: 5
+#     max_memory_mb: 1500
+# ---
+
+# %% [markdown]
+# # 07 · A real run, on a laptop or a GPU
+#
+# **In this lesson you will build** a complete training run: checked file, model, training, report, and a saved model
+# that trains on.
+#
+# **You can, at the end,**
+#
+# 1. turn a trial run on a laptop into a full run on a GPU by changing one word;
+# 2. check a file and its classes before you pay for hours of training;
+# 3. compute how large a batch your card can hold;
+# 4. start a training with `fit_generator` that guards itself, and see whether it waits for data;
+# 5. judge a model on images it has never seen, and find its worst mistakes in the file;
+# 6. save a model, load it, and go on where it stopped.
+#
+# **You need** lessons 05 and 06: here everything comes together.
+#
+# <!-- facts -->
+
+# %% tags=["nbval-ignore-output"]
+from helpers.course.lesson import open_lesson  # versions and device, quiet logs, one style of pictures
+
+open_lesson(keras=True)
+
+# %% [markdown]
+# ## 1. One word chooses the run
+#
+# A real training takes hours, and most mistakes show in its last line. So try everything out with a small one first:
+# **the same notebook**, cell for cell, with drawn plates of food on a laptop (`classroom`), or with the question's data
+# and model, Food-101 and InceptionV3, on a GPU (`full`).
+
+# %%
+PRESET = "classroom"  # or "full"
+
+# %% [markdown]
+# All that differs between the two stands in this one table. No other cell asks which run it is in.
+
+# %%
+TABLE = {
+    # name: (classroom, full)
+    "file": ("data/toy_food_8x500_64px_seed0_drawing1.h5", "data/food101_299px.h5"),
+    "needs_gpu": (False, True),
+    "base": (None, "InceptionV3"),  # None: the small network of this course
+    "weights": (None, "imagenet"),  # downloaded once; or the path of a weights file
+    "precision": ("float32", "mixed_float16"),
+    "batch_size": (32, 64),
+    "epochs": (12, 20),
+    "learning_rate": (4e-3, 1e-3),
+    "workers": (2, 4),
+}
+SETTINGS = {
+    "classroom": {name: pair[0] for name, pair in TABLE.items()},
+    "full": {name: pair[1] for name, pair in TABLE.items()},
+}
+
+# %% [markdown]
+# The toy file is drawn if it is missing, as in lesson 00, here with 500 plates a dish instead of 250. `pathlib` makes
+# the name a path.
+
+# %%
+from pathlib import Path
+
+from data_scripts.make_toy_food import toy_food_file  # draws the toy data
+
+if PRESET == "classroom":
+    toy_food_file("data", classes=8, per_class=500, size=64, seed=0)
+settings = SETTINGS[PRESET]
+path, batch_size, seed = Path(settings["file"]), settings["batch_size"], 0
+
+# %% [markdown]
+# A run that cannot work should say so now, in one sentence, and not in an hour.
+
+
+# %%
+def what_is_missing(settings, gpus):
+    if settings["needs_gpu"] and not gpus:
+        return 'This preset needs a GPU, and Keras sees none. Set PRESET = "classroom", or see section 8.'
+    if not Path(settings["file"]).exists():
+        return f'{settings["file"]} does not exist. Build it (section 8), or set PRESET = "classroom".'
+    return None
+
+
+# %% [markdown]
+# **Predict:** This computer may have no GPU and surely no file of that name. What do the three lines say?
+
+# %%
+elsewhere = {**SETTINGS["full"], "file": "data/food101_elsewhere.h5"}
+print("full, no GPU:     ", what_is_missing(elsewhere, gpus=[]))
+print("full, GPU, no file:", what_is_missing(elsewhere, gpus=["gpu:0"]))
+print("classroom:        ", what_is_missing(SETTINGS["classroom"], gpus=[]))
+
+# %% [markdown]
+# And now for the preset that was chosen. If anything is missing, the notebook stops at this cell.
+
+# %%
+import keras  # knows which devices there are
+
+if problem := what_is_missing(settings, keras.distribution.list_devices("gpu")):
+    raise RuntimeError(problem)
+print("ready:", PRESET)
+
+# %% [markdown]
+# **Checkpoint 1.** Set `PRESET = "full"` and run the notebook from the top. What happens on your computer? (Then set it
+# back.)
+#
+# <details><summary>Answer</summary>
+#
+# Without a GPU or without the file, the cell above raises a `RuntimeError` whose last line is the sentence that says
+# what to do. Nothing was downloaded, and no minute was lost.
+#
+# </details>
+
+# %% [markdown]
+# ## 2. Look at the file before you pay for hours
+#
+# `inspect_file` (lesson 01) reads the labels and a sample of the images, and lists what would spoil a training.
+
+# %%
+from helpers import inspect_file
+
+report = inspect_file(path)
+print(report.verdict)
+print("faults:", len(report.faults), "warnings:", len(report.warnings))
+
+# %% [markdown]
+# Then the three readers. The images for training are changed a little by `Augment` each time they are read, in worker
+# processes (lesson 06). Validation and test images are never changed.
+
+# %%
+from helpers import Augment, HDF5Sequence
+
+augment = Augment(
+    rotation=15, width_shift=0.05, height_shift=0.05, zoom=(0.85, 1.1), horizontal_flip=True, brightness=(0.85, 1.15)
+)
+workers = {"workers": settings["workers"], "use_multiprocessing": True}
+train = HDF5Sequence(path, "train", batch_size, seed=seed, augment=augment, **workers)
+valid = HDF5Sequence(path, "valid", batch_size)
+test = HDF5Sequence(path, "test", batch_size)
+for sequence in (train, valid, test):
+    print(sequence)
+
+# %% [markdown]
+# How many images has each class? `class_numbers` holds the class of every row.
+
+# %%
+import numpy as np  # arrays
+
+from helpers.course.figures import class_counts, show  # a chart of counts; displays it with an alt text
+
+counts = {
+    name: np.bincount(sequence.class_numbers, minlength=train.num_classes)
+    for name, sequence in {"train": train, "valid": valid, "test": test}.items()
+}
+show(class_counts(counts, [name.replace("_", " ") for name in train.class_names]))
+
+# %% [markdown]
+# All alike. Your own data will not be. Let us make an uneven set out of this one: all rows of all classes, but only 20
+# of class 4. A model that never says "class 4" would be right nearly always. **Class weights** correct that: an error
+# on a rare class counts more.
+
+# %%
+from helpers.training import balanced_class_weight  # rows / (classes * rows of the class)
+
+rare = np.flatnonzero(train.class_numbers == 4)
+few = np.setdiff1d(np.arange(train.n), rare[20:])
+uneven = HDF5Sequence(path, "train", rows=few)
+weights = balanced_class_weight(uneven)
+print(f"rare class: {weights[4]:.1f}, another class: {weights[0]:.2f}")
+print("even file: ", set(balanced_class_weight(train).values()))
+
+# %% [markdown]
+# An image of the rare class counts about twenty times as much as another one. For the even file every weight is 1.0, so
+# that it does no harm to pass them always.
+
+# %% [markdown]
+# **Checkpoint 2.** A file has two classes: 900 healthy leaves, 100 sick ones. What are the balanced weights? What
+# accuracy has a model that always says "healthy"?
+#
+# <details><summary>Answer</summary>
+#
+# 1000 / (2 x 900) = 0.56 and 1000 / (2 x 100) = 5. The lazy model has 90 % accuracy: in uneven data, accuracy alone
+# says little.
+#
+# </details>
+
+# %% [markdown]
+# ## 3. The model, and what fits on the card
+#
+# Batches arrive as bytes. Scaling them is the first layer of the model, so it runs on the device, and whoever loads the
+# model cannot forget it. `normalization` takes the mean of each colour from the file.
+
+# %%
+from helpers.models import normalization, small_cnn, transfer_model
+
+images, labels = train[0]
+scaled = normalization(path)(images)
+print("from the worker:", images.dtype, f"{images.nbytes / 1e6:.1f} MB")
+print("on the device:  ", scaled.dtype, f"{4 * images.nbytes / 1e6:.1f} MB, from about -1 to 1")
+
+# %% [markdown]
+# `small_cnn` starts from nothing. `transfer_model` takes a network that has learned from a million photographs, and
+# puts a new last layer on top of it. At first only this layer is trained; the base is **frozen**.
+
+# %%
+keras.config.set_dtype_policy(settings["precision"])  # section 8
+keras.utils.set_random_seed(seed)
+
+
+def build_model():
+    shape, classes = train.image_shape, train.num_classes
+    if settings["base"] is None:
+        return small_cnn(shape, classes, normalization=normalization(path), seed=seed)
+    return transfer_model(shape, classes, settings["base"], weights=settings["weights"], seed=seed)
+
+
+model = build_model()
+model.compile(keras.optimizers.Adam(settings["learning_rate"]), "categorical_crossentropy", metrics=["accuracy"])
+print(model.name, f"with {model.count_params():,} weights")
+
+# %% [markdown]
+# How large may a batch be? To train, a device holds the weights, their gradient, and two numbers a weight for the
+# optimizer Adam: four times the weights. And for every image of the batch it keeps what each layer put out, because the
+# way back needs it. Count this for the question's network:
+
+# %%
+inception = transfer_model((299, 299, 3), 101, weights=None)
+
+
+def layers_of(model):
+    return [deep for layer in model.layers for deep in (layers_of(layer) if hasattr(layer, "layers") else [layer])]
+
+
+def output_mb(model):
+    return sum(4 * np.prod(layer.output.shape[1:]) for layer in layers_of(model)) / 1e6  # float32, one image
+
+
+weights_mb = 4 * 4 * inception.count_params() / 1e6
+print(f"weights, gradient, Adam: {weights_mb:.0f} MB; outputs of all layers: {output_mb(inception):.0f} MB an image")
+
+# %% [markdown]
+# **Predict:** The question's card has 2 GB, of which 1.5 GB are free. Of the batches of 8, 32 and 706 images (the loop
+# of lesson 02 used 706), which can it hold?
+
+# %%
+for images_a_batch in (8, 32, 706):
+    needed = weights_mb + images_a_batch * output_mb(inception)
+    print(f"{images_a_batch:>3} images: {needed:>7,.0f} MB, fits: {needed <= 1500}")
+
+# %% [markdown]
+# Eight. And this is the least it can be: the libraries want their own share on top. A frozen base is far cheaper, since
+# no way back leads through it and its outputs can be dropped at once. So the order of things on a small card is: train
+# the last layer with large batches, then fine-tune with small ones.
+
+# %% [markdown]
+# **Checkpoint 3.** Half precision (section 8) halves what the layers put out, and leaves the weights as they are. How
+# many images does the 1.5 GB card hold then?
+#
+# <details><summary>Answer</summary>
+#
+# (1500 - 352) / 66 = 17. Try 16.
+#
+# </details>
+
+# %% [markdown]
+# ## 4. What watches the training
+#
+# Nobody sits beside a training for hours. **Callbacks** do; Keras calls them after each batch and each epoch:
+#
+# | callback | watches | does |
+# | --- | --- | --- |
+# | `ModelCheckpoint` | `val_accuracy` | saves the model whenever it is the best so far |
+# | `EarlyStopping` | `val_accuracy` | stops after 6 epochs without a new best, goes back to the best |
+# | `ReduceLROnPlateau` | `val_loss` | takes smaller steps when 2 epochs brought nothing |
+# | `CSVLogger` | everything | writes a line an epoch into a file |
+# | `StallMeter` (this course) | the clock | measures how long each step waited for its batch |
+
+# %%
+from keras.callbacks import CSVLogger, EarlyStopping, ModelCheckpoint, ReduceLROnPlateau
+
+from helpers.course.meters import StallMeter
+
+folder = Path("data") / f"run_07_{PRESET}"
+folder.mkdir(exist_ok=True)
+meter = StallMeter()
+callbacks = [
+    ModelCheckpoint(folder / "best.keras", monitor="val_accuracy", save_best_only=True),
+    EarlyStopping(monitor="val_accuracy", patience=6, restore_best_weights=True),
+    ReduceLROnPlateau(monitor="val_loss", factor=0.3, patience=2),
+    CSVLogger(folder / "log.csv"),
+    meter,
+]
+
+# %% [markdown]
+# A guard that watches the wrong thing is worse than none. Old code says `val_acc` where Keras now says `val_accuracy`,
+# and class weights that went through a JSON file have keys of text. The second mistake Keras does not even notice: it
+# trains without weights. `fit_generator` asks before the first batch.
+
+# %%
+from helpers import fit_generator
+from helpers.course.lesson import fails_with  # prints the error that the lines under it are meant to raise
+
+with fails_with(ValueError):
+    fit_generator(model, train, validation_data=valid, callbacks=[EarlyStopping(monitor="val_acc")], verbose=0)
+with fails_with(TypeError):
+    fit_generator(model, train, class_weight={"0": 9.0, "1": 1.0}, verbose=0)
+
+# %% [markdown]
+# ## 5. Train
+#
+# > **Then and now.** Keras 2 had `model.fit_generator(generator, steps_per_epoch=..., workers=..., ...)`, and
+# > `evaluate_generator` and `predict_generator` beside it. In Keras 3 all three are gone: `fit`, `evaluate` and
+# > `predict` take a generator themselves. The function `fit_generator` of this course takes the classic arguments,
+# > and runs its own workers, which `fit` alone does less well (lesson 05).
+#
+# **Predict:** With 8 dishes, guessing is right once in 8. Which accuracy do you expect after one epoch, and after the
+# last one?
+
+# %% tags=["nbval-ignore-output"]
+history = fit_generator(
+    model,
+    train,
+    epochs=settings["epochs"],
+    validation_data=valid,
+    class_weight=balanced_class_weight(train),
+    callbacks=callbacks,
+    verbose=2,  # one line an epoch
+)
+
+# %% [markdown]
+# `loss` and `accuracy` are means over the epoch, on changed images, while the model was still learning. `val_loss` and
+# `val_accuracy` are measured after the epoch, on unchanged images that it never trains on.
+
+# %% tags=["nbval-ignore-output"]
+from helpers.course.figures import curves  # training curves, validation dashed
+
+show(curves(history))
+
+# %%
+best_accuracy = max(history.history["val_accuracy"])
+print("best validation accuracy above 0.85:", best_accuracy > 0.85)
+
+# %% [markdown]
+# How to read the curves:
+#
+# - The dashed line jumps while the steps are large, and calms down when the learning rate falls (third panel).
+# - Both lines rise together: the model still learns something general. If training rose alone, it would be learning the
+#   training images by heart: more augmentation, or more images.
+#
+# Did the device wait for data? The meter has the seconds of every step, and how many of them were waiting. Beside it we
+# put a feed that is too slow on purpose: no workers, and an augmentation that dawdles 20 ms an image. Six steps of it
+# are enough.
+
+# %%
+import time  # to be slow
+
+
+def dawdle(image, _rng):
+    time.sleep(0.02)
+    return image
+
+
+slow = HDF5Sequence(path, "train", batch_size, seed=seed, augment=dawdle, workers=0)
+slow_meter, other = StallMeter(), build_model()
+other.compile("adam", "categorical_crossentropy")
+_ = fit_generator(other, slow, steps_per_epoch=6, callbacks=[slow_meter], verbose=0)
+
+# %% [markdown]
+# The first step also compiles the model and starts the workers, so the picture begins with the second.
+
+# %% tags=["nbval-ignore-output"]
+from helpers.course.figures import timeline  # who is busy when
+
+
+def as_bars(meter, steps):
+    bars, now = [], 0.0
+    for wait, step in zip(meter.waits_s[1 : steps + 1], meter.steps_s[1 : steps + 1], strict=True):
+        bars += [(now, now + wait, "wait"), (now + wait, now + step, "train")]
+        now += step
+    return bars
+
+
+show(timeline({"this training": as_bars(meter, 30), "the slow feed": as_bars(slow_meter, 5)}))
+print(f"waiting for data: this training {meter.share:.0%}, the slow feed {slow_meter.share:.0%}")
+
+# %%
+print("the slow feed: more than half of the time is waiting:", slow_meter.share > 0.5)
+
+# %% [markdown]
+# Blue is work, orange is waiting. On a laptop the model is the slow part. On a GPU the blue pieces shrink, the orange
+# ones do not: a feed that was good enough here may be too slow there. Look at this number first, before you buy a
+# faster card. The cures, in this order: more `workers`, a file with whole-image chunks (lesson 01), lighter
+# augmentation (lesson 06).
+
+# %% [markdown]
+# **Checkpoint 4.** A step on a GPU takes 50 ms, of which 30 are waiting. How much faster does training get with a GPU
+# of twice the speed? And with twice the workers, if a batch then comes in half the time?
+#
+# <details><summary>Answer</summary>
+#
+# Twice the GPU: 20 ms of work become 10, and the batch still arrives only every 50 ms: not faster at all. Twice the
+# workers: a batch every 25 ms, so training is twice as fast.
+#
+# </details>
+
+# %% [markdown]
+# ## 6. Judge
+#
+# Validation images have helped to choose the epoch and the learning rate. The **test** images have helped to choose
+# nothing, and they are used here for the first time.
+
+# %%
+loss, accuracy = model.evaluate(test, verbose=0)
+print("test accuracy above 0.8:", accuracy > 0.8)
+
+# %% [markdown]
+# One number hides which dishes go wrong. For that we need the answer to every image. `test` is not shuffled, so that
+# prediction number i belongs to row i of the file, and to `class_numbers[i]`.
+
+# %%
+probabilities = model.predict(test, verbose=0)  # (rows, classes)
+truth, predicted = test.class_numbers, probabilities.argmax(axis=1)
+print(probabilities.shape)
+print("same accuracy as before:", abs(np.mean(predicted == truth) - accuracy) < 1e-3)
+
+# %% [markdown]
+# **Predict:** The same model and the same images, but read in shuffled order. How many answers agree with
+# `class_numbers` now?
+
+# %%
+shuffled = HDF5Sequence(path, "test", batch_size, shuffle="full")
+mixed_up = model.predict(shuffled, verbose=0).argmax(axis=1)
+print("below 0.3:", np.mean(mixed_up == truth) < 0.3)
+
+# %% [markdown]
+# As few as by guessing. The model is as good as before: the answers just belong to other rows. When a report shows the
+# accuracy of guessing after a training that went well, look for this mistake first.
+#
+# Now the **confusion matrix**: true dish down, answer across.
+
+# %% tags=["nbval-ignore-output"]
+from helpers.course.figures import confusion_matrix  # counts of true against predicted classes
+
+matrix = np.zeros((test.num_classes, test.num_classes), int)
+np.add.at(matrix, (truth, predicted), 1)  # adds 1 at each pair
+names = [name.replace("_", " ") for name in test.class_names]
+show(confusion_matrix(matrix, names))
+
+# %% [markdown]
+# Two questions for each class. **Recall**: of the true pizzas, how many were found? A row of the matrix. **Precision**:
+# of the answers "pizza", how many were right? A column. The classes with the lowest recall first:
+
+# %% tags=["nbval-ignore-output"]
+recall = matrix.diagonal() / matrix.sum(axis=1)
+precision = matrix.diagonal() / np.maximum(matrix.sum(axis=0), 1)
+for number in np.argsort(recall)[:8]:
+    print(f"{names[number]:<22} recall {recall[number]:.2f}  precision {precision[number]:.2f}")
+
+# %%
+print("every test image is in the matrix once:", matrix.sum() == test.n)
+print("classes worse than guessing:", int(np.sum(recall < 1 / test.num_classes)))
+
+# %% [markdown]
+# Last, look at the mistakes themselves, those first where the model was most sure. Their row numbers lead straight back
+# into the file.
+
+# %% tags=["nbval-ignore-output"]
+from helpers import RowReader
+from helpers.course.figures import image_grid  # pictures side by side
+
+wrong = np.flatnonzero(predicted != truth)
+rows = wrong[np.argsort(-probabilities[wrong, predicted[wrong]])][:8]
+with RowReader(path, "test_img") as reader:
+    pictures = reader.read(rows)
+titles = [f"row {row}: {names[truth[row]]}, not {names[predicted[row]]}" for row in rows]
+show(image_grid(pictures, titles, columns=4))
+
+# %% [markdown]
+# Would you have known better? In real data, look for **wrong labels** here: the authors of Food-101 say that they did
+# not clean its 75,750 training images.
+
+# %%
+print("right and wrong together:", np.sum(predicted == truth) + len(wrong))
+
+# %% [markdown]
+# **Checkpoint 5.** A class has recall 0.95 and precision 0.40. What does the model do?
+#
+# <details><summary>Answer</summary>
+#
+# It says this class far too often: it finds nearly all of its images, and most of its answers are wrong. Look down its
+# column of the matrix for those it swallows.
+#
+# </details>
+
+# %% [markdown]
+# ## 7. Save, load, go on
+#
+# `best.keras` is the model of the best epoch: layers, weights, the means for scaling, the state of the optimizer.
+# Loading needs Keras alone, neither the data file nor this course's code.
+
+# %%
+loaded = keras.models.load_model(folder / "best.keras")
+again = loaded.predict(test, verbose=0)
+print("takes", loaded.input.dtype, "images of", loaded.input_shape[1:])
+print("same answers as before:", np.allclose(again, probabilities, atol=1e-3))
+
+# %% [markdown]
+# Training was stopped, by you or by a power cut, and should go on. What is needed? The model: loaded. The number of
+# epochs that are done: one line each in the log, which the `csv` module reads.
+
+# %%
+import csv
+
+with (folder / "log.csv").open() as file:
+    done = len(list(csv.DictReader(file)))
+print("epochs in the log are those of the training:", done == len(history.epoch))
+
+# %% [markdown]
+# And the *data*: a new program starts with a new sequence, which stands at epoch 0. Would epoch `done` be the same as
+# if nothing had happened?
+#
+# **Predict:** The old sequence served that training; the new one was just made. Do they agree on the first batch of
+# epoch `done`, pixel by pixel?
+
+# %%
+fresh = HDF5Sequence(path, "train", batch_size, seed=seed, augment=augment, **workers)
+old_images, _ = train.batch(done, 0)
+new_images, _ = fresh.batch(done, 0)
+print("positions:", fresh.position, train.position == (done, 0))
+print("same batch:", np.array_equal(old_images, new_images))
+
+# %% [markdown]
+# Same rows, same order, same augmentation: they depend on seed, epoch and row alone (lesson 05). There is nothing else
+# to save. `initial_epoch` tells `fit_generator` where to go on.
+#
+# This is also the moment for **fine-tuning**: let the frozen base learn too, with steps a tenth as large, so as not to
+# destroy what it knows. (In the classroom nothing was frozen, and the steps just get smaller.)
+
+# %% tags=["nbval-ignore-output"]
+loaded.trainable = True  # heeded by the next compile
+slower = keras.optimizers.Adam(settings["learning_rate"] / 10)
+loaded.compile(slower, "categorical_crossentropy", metrics=["accuracy"])
+more = fit_generator(
+    loaded,
+    fresh,
+    initial_epoch=done,
+    epochs=done + 1,  # the number of the last epoch, not how many more
+    validation_data=valid,
+    callbacks=[CSVLogger(folder / "log.csv", append=True)],
+    verbose=2,
+)
+
+# %%
+print("epochs trained now:", len(more.epoch))
+print("the sequence stands at the next one:", fresh.position == (done + 1, 0))
+print("accuracy still above 0.8:", more.history["val_accuracy"][0] > 0.8)
+
+# %% [markdown]
+# **Checkpoint 6.** After 12 epochs you call `fit_generator(loaded, fresh, initial_epoch=12, epochs=5)`. What happens?
+# Decide, then run it:
+
+# %%
+with fails_with(ValueError):
+    fit_generator(loaded, fresh, initial_epoch=12, epochs=5, verbose=0)
+
+# %% [markdown]
+# ## 8. The full run
+#
+# On a machine with an NVIDIA GPU, Linux (or WSL2) and the folder `food-101` as it is downloaded:
+#
+# 1. Let TensorFlow see the GPU: `pip install "tensorflow[and-cuda]==2.21.0"` in this course's environment. The first
+#    cell then names it.
+# 2. Build the file, once, in the terminal, in the folder `notebooks`:
+#    `python -m data_scripts.build_hdf5 PATH/food-101 --out data/food101_299px.h5 --size 299`.
+# 3. Set `PRESET = "full"`, and run all cells.
+#
+# What changes, beside the table of section 1?
+#
+# **The feed must be faster.** A device that trains N images a second wants N images a second. This is arithmetic, not a
+# measurement:
+
+# %% tags=["constant-time"]
+for images_a_second in (50, 500, 2000):
+    print(f"{images_a_second:>4} images of 299 x 299: {images_a_second * 299 * 299 * 3 / 1e6:>4.0f} MB a second")
+
+# %% [markdown]
+# Then it matters that the workers read whole rows, that a batch stays in bytes until it is on the device, and that
+# workers are processes of their own. They see no GPU, and take none of its memory.
+#
+# **Half precision.** With the policy `mixed_float16` the layers compute in numbers of two bytes, and the weights stay
+# in four. That halves the memory of what layers put out, and many GPUs compute faster so. The last layer is an
+# exception: small probabilities would be lost, so the course's models keep it in `float32`.
+
+# %%
+layer = keras.layers.Dense(8, dtype="mixed_float16")
+layer.build((None, 4))
+print("policy mixed_float16 computes in", layer.compute_dtype, "and keeps weights in", layer.kernel.dtype)
+print("this model's policy:", keras.config.dtype_policy().name, "| its last layer:", model.layers[-1].compute_dtype)
+
+# %% [markdown]
+# **The batch.** The table of section 3 decides. If the card runs out of memory (`ResourceExhaustedError`), halve
+# `batch_size`: the generator, the callbacks and all the rest stay as they are.
+
+# %% [markdown]
+# ## Key points
+#
+# - Try everything out small: one table of settings, the same cells, one word to change.
+# - Choose on validation images, judge on test images, in file order; then look at the worst mistakes.
+# - Model, log and seed are all that a run needs to go on: batches depend on seed, epoch and row alone.
