@@ -72,7 +72,7 @@ def image_grid(images, titles: Sequence | None = None, *, columns: int | None = 
     texts = [wrap(text.replace("_", " "), side) for text in titles]  # so that greek_salad can take two lines
     lines = max(text.count("\n") + 1 for text in texts) if any(texts) else 0
     tall = max(image.shape[0] / image.shape[1] for image in images)
-    alt = f"{len(images)} images in {rows} rows of {columns}"
+    alt = f"{len(images)} images in {rows} {'row' if rows == 1 else 'rows'} of {columns}"
     figure = new_figure(rows * (side * min(tall, 2) + 0.2 * lines) + (0.35 if title else 0.05), alt)
     figure.alt += f": {join(titles)}." if any(titles) else "."
     if title:
@@ -268,7 +268,7 @@ def order_strip(
             axes.set_xticks([])
         for edge in np.arange(batch_size, len(values), batch_size) if batch_size else ():
             axes.axvline(edge, color="white", linewidth=1)
-    grid[-1].set_xlabel("position in the epoch" + (f" (white lines: batches of {batch_size})" if batch_size else ""))
+    grid[-1].set_xlabel("position" + (f" (white lines: batches of {batch_size})" if batch_size else ""))
     if title:
         figure.suptitle(title, x=0.01, ha="left")
     if few:

@@ -41,16 +41,19 @@ open_lesson()
 #   folded away below it.
 # - *Then and now*: what an old name, in books and forums, is called today.
 #
-# Seconds, megabytes and speeds will differ on your machine. Everything else comes out as it stands here.
+# Versions, and measured seconds, speeds and memory, will differ on your machine. Everything else comes out as it stands
+# here.
 
 # %% [markdown]
 # ## 1. The problem in numbers
 #
 # This question has been asked in many forms: *I want to teach a network 101 kinds of food. I have 101,000 photographs,
-# made 299 by 299 pixels large, three colour values (red, green, blue) a pixel, all in one HDF5 file. My computer has
-# 8 GB of memory, of which 4 to 5 GB are free, and a graphics card with 2 GB. The file does not fit. How do I train?*
+# resized to 299 by 299 pixels, with three colour values (red, green, blue) a pixel. All are in one HDF5 file: 70 % of
+# them to train with, 20 % and 10 % to check the result. My computer has 8 GB of memory, of which 4 to 5 GB are free,
+# and a graphics card with 2 GB. The file does not fit. How do I train?*
 #
-# A colour value is a whole number from 0 to 255. That takes one byte.
+# The photographs are a public collection, Food-101. HDF5 is a file format for large arrays; lesson 01 is about it. A
+# colour value is a whole number from 0 to 255, which takes one byte.
 #
 # **Predict:** How many GB (1 GB is 1,000,000,000 bytes) do the pixels of all photographs take?
 
@@ -65,7 +68,7 @@ print(f"one image: {image_bytes:,} bytes; all images: {file_gb:.1f} GB")
 # More than three times the whole memory. And it gets worse: a network computes with `float32` numbers, of 4 bytes each.
 # The next cell draws the sizes to one scale; `bars` and `show` are this course's own.
 #
-# **Predict:** By what factor is the longest bar longer than the computer's memory?
+# **Predict:** The longest bar is all images as `float32`. How many times the computer's memory is that?
 
 # %%
 from helpers.course.figures import bars, show
@@ -80,7 +83,8 @@ sizes_gb = {
 show(bars(list(sizes_gb), list(sizes_gb.values()), "GB", highlight="free memory"))
 
 # %% [markdown]
-# By more than 13. So the plan "load everything, then train" is dead, whatever the code looks like. How much *does* fit?
+# 13.5 times the memory, and 24 times the free part of it (orange). So the plan "load everything, then train" is dead,
+# whatever the code looks like. How much *does* fit?
 
 # %%
 batch_size = 64
@@ -91,12 +95,13 @@ print(f"one batch of {batch_size}, as bytes:   {batch_size * image_bytes / 1e6:.
 print(f"one batch of {batch_size}, as float32: {4 * batch_size * image_bytes / 1e6:.0f} MB")
 
 # %% [markdown]
-# Training never needs all images at once. It needs one **batch**: a few dozen images and their labels, for one step.
-# A batch is small. So the images stay on the disk, and small pieces come into memory, are used, and are dropped.
+# Training never needs all images at once. It needs one **batch**: a few dozen images and their labels, for one
+# **step**, a small change of the network. A batch is small, even beside the 2 GB of the graphics card. So the images
+# stay on the disk, and small pieces come into memory, are used, and are dropped.
 #
-# The rest of the course is about doing this *well*: every image once an epoch, in a new order each time, changed a
-# little so that the network does not learn it by heart, checked on images it never trained on, and so fast that the
-# network never waits.
+# The rest of the course is about doing this *well*. Every image comes once an **epoch** (one pass over the training
+# images), in a new order each time, and changed a little, so that the network does not learn it by heart. The network
+# is checked on images it never trained on. And the data come so fast that it never waits.
 
 # %% [markdown]
 # **Checkpoint 1.** You have 20,000 photographs of 512 by 512 pixels and 16 GB of memory, nearly all free. Do they fit
@@ -123,36 +128,38 @@ show(batch_life())
 # 1. **order** shuffles the row numbers of the file and cuts them into batches. No image is touched yet.
 # 2. **reader** reads the images of these rows from the file, as bytes (NumPy calls this type `uint8`), through its own
 #    *handle*: its own open file.
-# 3. **augment** flips, turns and zooms each image a little, by chance.
-# 4. The finished batch waits in a **queue** till it is asked for.
-# 5. **Keras** takes it, turns the bytes into `float32` on the device that trains, and makes one training step.
+# 3. **augment** flips, turns and zooms each image a little, at random. Each image has a seed of its own, so that the
+#    same run can be had again.
+# 4. The finished batch waits in a **queue** until it is asked for.
+# 5. **Keras**, the library that trains, takes it and scales its bytes to `float32` numbers from 0 to 1. This happens on
+#    the *device*: the graphics card, or the processor where there is none. Then it makes one training step.
 #
-# Steps 2 and 3 can run in several **workers**, while Keras trains on an earlier batch. That is where the speed comes
-# from, and where most of the trouble comes from too.
+# Steps 2 and 3 can run in several **workers** (threads or processes of their own), while Keras trains on an earlier
+# batch. That is where the speed comes from, and where most of the trouble comes from too.
 #
 # | lesson | the question it answers |
 # | --- | --- |
 # | [01](01_build_the_hdf5_file.ipynb) | How does a folder of photographs become one file that is fast to read? |
-# | [02](02_naive_train_on_batch.ipynb) | Is a simple loop over `train_on_batch` not enough? What is wrong with it? |
+# | [02](02_naive_train_on_batch.ipynb) | What is wrong with a simple loop over `train_on_batch`, Keras' single step? |
 # | [03](03_from_loop_to_generator.ipynb) | What is a generator, and what does Keras do with it? |
-# | [04](04_when_workers_break.ipynb) | Why does it crash, hang or lie as soon as there are workers? |
+# | [04](04_when_workers_break.ipynb) | Why does it crash, hang or give wrong data as soon as there are workers? |
 # | [05](05_safe_per_worker_generator.ipynb) | What does a generator look like that is safe, and how fast is it? |
-# | [06](06_augmentation.ipynb) | How do I add augmentation without mixing up the labels? |
+# | [06](06_augmentation.ipynb) | How do I add augmentation (step 3) without mixing up the labels? |
 # | [07](07_fit_generator_on_gpu.ipynb) | How do I train, judge, save and resume for real? |
 # | [08](08_beyond_one_machine.ipynb) | What changes with several devices or machines? |
 #
-# > **Then and now.** Books and forums call the last step `model.fit_generator(generator)`. Keras 3 has no such method:
-# > `model.fit` takes generators itself. `fit_generator` of this course is a function that takes the classic arguments
-# > and drives today's Keras.
+# > **Then and now.** Books and forums train with `model.fit_generator(generator)`, where the generator hands out one
+# > batch after the other. Keras 3 has no such method: `model.fit` takes generators itself. This course's own
+# > `fit_generator` is a function that takes the classic arguments and drives today's Keras.
 
 # %% [markdown]
-# **Checkpoint 2.** In which of the five steps is a batch four times as large as in the file, and where does this
-# happen?
+# **Checkpoint 2.** In which of the five steps does a batch become four times as large as in the file, and on which part
+# of the machine?
 #
 # <details><summary>Answer</summary>
 #
-# In the last one: Keras turns the bytes into `float32` on the device. Until then a batch of 64 takes 17 MB, also
-# in the queue, where several of them wait.
+# In the last one: Keras turns the bytes into `float32` on the device. Until then a batch of 64 takes 17 MB, also in the
+# queue, where several batches wait.
 #
 # </details>
 
@@ -160,7 +167,8 @@ show(batch_life())
 # ## 3. This machine
 #
 # The `doctor` looks at this computer: packages, disk, memory, cores. Each line starts with `ok`, `warn` (the course
-# runs, something is worse) or `bad` (it will fail), and says what to do.
+# runs, something is worse) or `bad` (it will fail), and says what to do. Words you do not know yet, such as *fork* and
+# *shared memory*, come in lesson 04.
 
 # %% tags=["nbval-ignore-output"]
 from pathlib import Path  # file names as objects
@@ -173,8 +181,8 @@ for check in examine(folder):
     print(check.line())
 
 # %% [markdown]
-# The lines above are those of your machine. One thing must hold on every machine, or no lesson works: HDF5 must be able
-# to write a file in the folder of the course, and to lock it while it writes.
+# Your lines will differ. One must be `ok` on every machine, or no lesson works: HDF5 must be able to write a file in
+# the folder of the course, and to lock it meanwhile (so that no other program changes it).
 
 # %%
 from helpers.doctor import locking
@@ -182,7 +190,7 @@ from helpers.doctor import locking
 print(locking(folder).line())
 
 # %% [markdown]
-# Outside a notebook, the same check is `python -m helpers.doctor`, in the terminal.
+# Outside a notebook, `python -m helpers.doctor` in the terminal makes all these checks.
 #
 # The doctor also knows the errors that people meet most often in this job. Give it the last line of an error:
 
@@ -196,18 +204,18 @@ print(textwrap.fill("It means: " + entry.meaning, 90))
 print(textwrap.fill("Do: " + entry.advice, 90))
 
 # %% [markdown]
-# In the terminal: `python -m helpers.doctor --error "TypeError: h5py objects cannot be pickled"`. You will cause this
-# very error yourself, in lesson 04.
+# In the terminal: `python -m helpers.doctor --error "TypeError: h5py objects cannot be pickled"`. The advice is for
+# later: you will cause this very error in lesson 04, and meet `HDF5Sequence` in lesson 05.
 
 # %% [markdown]
-# **Checkpoint 3.** Ask the doctor about an error that it cannot know: `explain("FoodError: the soup is cold")`. What
-# does it return?
+# **Checkpoint 3.** A line of the doctor starts with `warn`: can you go on? And ask it about an error that it cannot
+# know: what does `explain("FoodError: the soup is cold")` return?
 
 # %%
 print(explain("FoodError: the soup is cold"))
 
 # %% [markdown]
-# `None`: it does not guess.
+# `None`: it does not guess. And with `warn` you can go on; only `bad` must be mended first.
 
 # %% [markdown]
 # ## 4. The toy data
@@ -220,7 +228,7 @@ print(explain("FoodError: the soup is cold"))
 from data_scripts.make_toy_food import toy_food_file
 
 path = toy_food_file("data", classes=8, per_class=250, size=64, seed=0)
-print(path.suffix, f"{path.stat().st_size / 1e6:.0f} MB")
+print(path.name, f"{path.stat().st_size / 1e6:.0f} MB")
 
 # %% [markdown]
 # The pictures lie in three **splits**:
@@ -228,9 +236,11 @@ print(path.suffix, f"{path.stat().st_size / 1e6:.0f} MB")
 # - `train`: the network learns from these;
 # - `valid`: it never learns from these. After each epoch they show how good it is on new images, so that *you* can
 #   choose: when to stop, which model to keep;
-# - `test`: looked at once, at the very end. The many choices made on `valid` fit it a little too well.
+# - `test`: looked at once, at the very end. After many choices made on `valid`, its number is a little too good; the
+#   one of `test` is honest.
 #
-# The split is 70 %, 20 % and 10 % of each dish, the same as in the question above.
+# They hold 70 %, 20 % and 10 % of each dish, as in the question above. `h5py` opens the file, which then works like a
+# dictionary of arrays. Each split has two: its images (`_img`) and their labels (`_labels`).
 #
 # **Predict:** How many pictures are there in each split?
 
@@ -243,8 +253,8 @@ with h5py.File(path, "r") as file:
 
 # %% [markdown]
 # 1,400, 400 and 200. `(1400, 64, 64, 3)` means: 1,400 images of 64 lines, 64 columns, 3 colours. A label is a row of
-# 8 numbers, one a dish: a 1 at the right dish, zeros elsewhere. That is called **one-hot**. Here is the first picture
-# of each dish:
+# 8 numbers, one for each dish: a 1 at the right dish, zeros elsewhere. That is called **one-hot**. The names of the
+# dishes stand in `file.attrs`, notes about the file as a whole. Here is the first picture of each dish:
 
 # %%
 from helpers.course.figures import image_grid  # pictures side by side
@@ -257,7 +267,7 @@ show(image_grid(pictures, names, columns=4))
 
 # %% [markdown]
 # Easy? Look at six pictures of one dish. Place, size, angle, light, plate and what lies around differ each time, and
-# say nothing about the dish. A network has to learn that.
+# say nothing about the dish. A network has to learn to see past them.
 
 # %%
 with h5py.File(path, "r") as file:
@@ -266,7 +276,8 @@ with h5py.File(path, "r") as file:
 show(image_grid(pizzas, title="Six times pizza", columns=6))
 
 # %% [markdown]
-# Last, the idea of the whole course in two lines. To get one batch, name the rows. HDF5 reads these and no others.
+# Last, the idea of the whole course in one line: `file["train_img"][:batch_size]`. It names the rows of one batch (64,
+# as in section 1), and HDF5 reads these and no others.
 
 # %%
 with h5py.File(path, "r") as file:
@@ -275,7 +286,8 @@ with h5py.File(path, "r") as file:
 print(f"{batch.shape[0]} images, {batch.nbytes / 1e6:.1f} MB of {everything / 1e6:.1f} MB")
 
 # %% [markdown]
-# On the file of 27.1 GB the same line reads 17 MB. How HDF5 does this, and how to spoil it, is the next lesson.
+# On the file of 27.1 GB the same line gives 17 MB. The next lesson counts the bytes that HDF5 reads for it, and shows
+# how to spoil this.
 
 # %% [markdown]
 # **Checkpoint 4.** A friend trains for 30 epochs, keeps the epoch that was best on `test`, and reports that accuracy.
@@ -283,7 +295,7 @@ print(f"{batch.shape[0]} images, {batch.nbytes / 1e6:.1f} MB of {everything / 1e
 #
 # <details><summary>Answer</summary>
 #
-# She used `test` to choose, so it is no longer new to her: the number is too good. Choose on `valid`, then look at
+# She used `test` to choose, so its images are no longer new: the number is too good. Choose on `valid`, then look at
 # `test` once.
 #
 # </details>

@@ -46,9 +46,10 @@ path = toy_food_file("data", classes=8, per_class=250, size=64, seed=0)
 show(file_tree(path))
 
 # %% [markdown]
-# Six datasets: images and labels of three splits. Lines with `@` are attributes, here of the file as a whole. `mean` is
-# the mean red, green and blue of the training images; `complete` says that the writer came to its end. In Python an
-# open file behaves like a dictionary, and so does its `attrs`:
+# Six datasets: images and labels of three splits. (`chunks` is the subject of section 4.) Lines with `@` are
+# attributes, here of the file as a whole. `mean` is the mean red, green and blue of the training images; `complete`
+# says that the writer came to its end; the other three say how the file was made. In Python an open file behaves like
+# a dictionary, and so does its `attrs`:
 
 # %%
 import h5py
@@ -59,10 +60,12 @@ with h5py.File(path, "r") as file:
     print(list(file.attrs["class_names"][:3]))
 
 # %% [markdown]
-# `with` closes the file at the end of the block. `"r"` opens it for reading only. The other modes are `"r+"` (change an
-# existing file), `"a"` (the same, or a new file) and `"w"`: a new file, which **empties an old one at once**.
+# (`|u1` is short for `uint8`.) `with` closes the file at the end of the block. `"r"` opens it for reading only. Other
+# modes are `"r+"` (change an existing file), `"a"` (the same, or a new file) and `"w"`: a new file, which **empties an
+# old one at once**.
 #
-# Now write a file. A dataset is made by giving it a name. The groups on the way are made too, as `camera_1` here:
+# Now write a file. Assigning an array to a name makes a dataset. The groups on the way are made too, as `camera_1`
+# here:
 
 # %%
 import numpy as np  # arrays
@@ -87,8 +90,8 @@ show(file_tree("data/first.h5"))
 # ## 2. Small numbers
 #
 # A dataset has one type for all its numbers, and the type decides how large the file is. An image of 64 by 64 pixels
-# with 3 colours, one byte each, takes 12,288 bytes. Networks like numbers from 0 to 1, so many of us store
-# `image / 255`.
+# with 3 colours, one byte each, takes 12,288 bytes. Networks train best on small numbers, such as 0 to 1, so many of us
+# store `image / 255`.
 #
 # **Predict:** How many bytes does this image take after the division?
 
@@ -101,8 +104,8 @@ for array in (image, scaled):
     print(array.dtype, f"{array.nbytes:,} bytes, {len(np.unique(array))} different values")
 
 # %% [markdown]
-# Eight times as many: NumPy answers a division of bytes with `float64`. Nothing is gained: there are as many different
-# values as before. And a dataset takes the type of what it is given, without a word:
+# 98,304, eight times as many: NumPy answers a division of bytes with `float64`. Nothing is gained: there are as many
+# different values as before. And a dataset takes the type of what it is given, without a word:
 
 # %%
 with h5py.File("data/scaled.h5", "w") as file:
@@ -146,8 +149,9 @@ show(bars(list(sizes_gb), list(sizes_gb.values()), "GB in the file", highlight="
 # %% [markdown]
 # ## 3. A slice reads what it names
 #
-# `file["train_img"]` reads no image: it is a *handle*, which knows where the images lie. Images are read when you
-# index it. Do not believe this, count it. h5py also reads from a Python file object, so we give it one that counts:
+# `file["train_img"]` reads no image. Like the open file, it is only a *handle*: it knows where the images lie. They are
+# read when you index it. Do not believe this, count it. h5py also reads from a Python file object, so we give it one
+# that counts:
 
 # %%
 import io  # Python's own file objects
@@ -158,7 +162,7 @@ class CountingFile(io.FileIO):
 
     total = 0
 
-    def readinto(self, buffer):
+    def readinto(self, buffer):  # h5py fetches every byte with this method
         count = super().readinto(buffer)
         self.total += count
         return count
@@ -175,7 +179,7 @@ def bytes_read(path, name, read):
 
 
 # %% [markdown]
-# `read` is a function: what to do with the dataset. The file holds 1,400 training images, 17.2 MB.
+# `read` is a function: what to do with the dataset. The file holds 1,400 training images of 12,288 bytes, 17.2 MB.
 #
 # **Predict:** Four things to read: nothing, one image, 64 images, and only the *red* of 64 images. How many bytes does
 # each take?
@@ -191,22 +195,22 @@ for name, job in jobs.items():
     print(f"{name:<17}{bytes_read(path, 'train_img', job):>9,} bytes")
 
 # %% [markdown]
-# One image is 12,288 bytes; the few thousand more are the table in which HDF5 looks up where the image lies. 64 images
+# One image is 12,288 bytes; the 7,312 more are part of the table in which HDF5 looks up where the image lies. 64 images
 # are 64 times 12,288 bytes, and a little more of the table. **Reading grows with the slice, not with the file**: this
 # is what makes a 27 GB file usable.
 #
 # The last line is a surprise: a third of the numbers, but not a third of the bytes. Section 4 explains it.
 #
-# For training, the rows come in random order. NumPy would take a list of rows. h5py takes one too, with conditions:
+# For training, the rows come in random order. A NumPy array takes a list of rows as an index. Does a dataset?
 
 # %%
 with h5py.File(path, "r") as file, fails_with(TypeError):
     _ = file["train_img"][[7, 2, 30]]
 
 # %% [markdown]
-# Sort the list, then, and it works. Many published generators do so. Compare it with reading one row after the other.
-# `benchmark` runs a function several times and keeps the median of the seconds. Every run gets fresh rows, so nothing
-# is remembered from the last one.
+# It does, in increasing order and no row twice. So sort the list, and it works; many published programs do so. Compare
+# it with reading one row after the other. `benchmark` runs a function several times and keeps the median of the
+# seconds. Every run gets fresh rows, so nothing is remembered from the last one.
 
 # %%
 from helpers.course.meters import benchmark
@@ -239,11 +243,16 @@ print("sorted list:", list_time)
 print("row by row: ", row_time)
 
 # %%
+rows = np.arange(0, 1400, 28)  # 50 of them
+list_bytes = bytes_read(path, "train_img", lambda images: by_list(images, rows))
+row_bytes = bytes_read(path, "train_img", lambda images: row_by_row(images, rows))
+print("both read the same bytes:", list_bytes == row_bytes)
 print("row by row is at least 10 times faster:", row_time.times_faster_than(list_time) > 10)
 
 # %% [markdown]
-# The list looks like the clean way, and it is the slow one. Remember: **on an HDF5 dataset, slices and single rows;
-# never a list of rows.** (`helpers.RowReader` does it for you, from lesson 02 on.)
+# The list looks like the clean way, and it is the slow one. The disk is not to blame: the time goes into fitting the
+# list, as a whole, to each of the chunks that section 4 explains. Remember: **on an HDF5 dataset, slices and single
+# rows; never a list of rows.** (From lesson 02 on, `helpers.RowReader` reads them so for you.)
 
 # %% [markdown]
 # **Checkpoint 3.** `images[[3, 4, 5, 6]]` and `images[3:7]` give the same array. Which do you write, and what do you
@@ -260,8 +269,9 @@ print("row by row is at least 10 times faster:", row_time.times_faster_than(list
 # ## 4. Chunks
 #
 # There are two ways to lay an array onto a disk. **Contiguous**: in one piece. **Chunked**: cut into blocks of one
-# shape, stored apart. Chunks let a dataset grow, and be compressed. But a chunk is always read as a whole. That is why
-# red alone cost as much as all colours: a chunk of our file is one image, `(1, 64, 64, 3)`.
+# shape, stored apart. Chunks let a dataset grow, and be compressed. But a chunk is read as a whole, into the *chunk
+# cache*: 1 MB of memory where HDF5 keeps the last chunks. (Only an uncompressed chunk that is too large for it is read
+# in parts.) That is why red alone cost as much as all colours: a chunk of our file is one image, `(1, 64, 64, 3)`.
 #
 # We store the same images in four layouts. `chunks=True` lets h5py choose.
 
@@ -279,8 +289,10 @@ with h5py.File("data/layouts.h5", "w") as file:
         print(f"{name:<12}", file.create_dataset(name, data=images, chunks=chunks).chunks)
 
 # %% [markdown]
-# h5py's choice cuts through the images: 175 of them, but only 16 lines, 16 columns and one colour. In the picture,
-# black is the image asked for, orange is what must be read to get it.
+# h5py's choice cuts through the images: 175 of them, but only 16 lines, 16 columns and one colour. The next picture
+# shows rows and lines of the three chunked layouts: black is the image asked for, orange is what must be read with it.
+#
+# **Predict:** To get one image, how many chunks must HDF5 read in each of the three layouts?
 
 # %%
 from helpers.course.figures import chunks_and_reads
@@ -289,7 +301,10 @@ chunks = {name: layouts[name] for name in ("one image", "32 images")} | {"chunks
 show(chunks_and_reads(images.shape, chunks, row=250))
 
 # %% [markdown]
-# **Predict:** An image has 12 kB. How many kB does HDF5 read for each of 50 random images, in each layout?
+# 1, 1 and 48. The picture shows 4 chunks from top to bottom. Along the columns there are 4 too, and 3 for the colours:
+# 4 x 4 x 3 = 48. So far this is arithmetic. Now count what HDF5 reads for 50 random images, in all four layouts.
+#
+# **Predict:** An image has 12 kB. How many kB per image does the *contiguous* layout take, which has no chunks?
 
 # %%
 rows = np.random.default_rng(seed=0).permutation(1400)[:50]
@@ -298,8 +313,12 @@ for name in layouts:
     print(f"{name:<12}{count / len(rows) / 1000:>8,.0f} kB an image")
 
 # %% [markdown]
-# With `chunks=True`, every image costs as much as 175. (One often reads that chunks are what lets HDF5 read a part of
-# an array. The first line says otherwise: a contiguous array is read in parts just as well.) Bytes become time:
+# 12: the image and nothing else. One often reads that chunks are what lets HDF5 read a part of an array; it is not so.
+# "One image" adds the look-up table. "32 images" comes out a little below the 393 kB of the picture, because now and
+# then two of the 50 images lie in a chunk that is still in the cache. With `chunks=True`, every image costs as much
+# as 175.
+#
+# Bytes become time. On a log scale, each number on the axis is 10 times the one before:
 
 # %% tags=["nbval-ignore-output"]
 times = {name: speed("data/layouts.h5", name, row_by_row) for name in layouts}
@@ -308,11 +327,14 @@ show(bars(list(times), speeds, "images a second", log=True))
 
 # %%
 whole, cut = times["one image"], times["chunks=True"]
-print("one image a chunk is at least 5 times faster:", whole.times_faster_than(cut) > 5)
+print("one image per chunk is at least 5 times faster:", whole.times_faster_than(cut) > 5)
 
 # %% [markdown]
+# These files are small, so the operating system holds them in memory. From a real disk everything is slower, and every
+# needless byte costs more.
+#
 # On a file of the real size, the same default is far worse. The next cell asks h5py what it would choose for the
-# 70,700 training images of 299 by 299 pixels. The file exists only in memory, and no pixel is written.
+# 70,700 training images (70 %) of 299 by 299 pixels. The file exists only in memory, and no pixel is written.
 
 # %%
 from helpers.course.figures import chunks_touched  # chunks of one image, and bytes
@@ -324,26 +346,26 @@ count, touched = chunks_touched(shape, chosen)
 print(f"{chosen}: {count:,} chunks, {touched / 1e6:,.0f} MB for one image of 0.27 MB")
 
 # %% [markdown]
-# So: **one whole image a chunk**, always stated. A contiguous dataset reads as well, but it cannot grow, and a builder
-# rarely knows at the start how many pictures will turn out readable.
+# So: **one whole image per chunk**, always stated. A contiguous dataset reads just as fast, but it cannot grow, and the
+# program that builds a file rarely knows at the start how many pictures will turn out readable.
 
 # %% [markdown]
-# **Checkpoint 4a.** A file has chunks of `(8, 299, 299, 3)`. What does a random image cost, in chunks and in MB? What
-# do 8 neighbours, read as one slice, cost?
+# **Checkpoint 4a.** A file has chunks of `(3, 299, 299, 3)`. What does a random image cost, in chunks and in MB? What
+# do the 3 neighbours `images[30:33]`, read as one slice, cost?
 #
 # <details><summary>Answer</summary>
 #
-# One chunk of 8 images, 2.1 MB, for one image of 0.27 MB. Eight neighbours that fill one chunk cost the same 2.1 MB
-# together. Large chunks suit reading in order, small ones suit shuffled reading.
+# One chunk of 3 images, 0.8 MB, for one image of 0.27 MB. Rows 30 to 32 are just one chunk, so the three together cost
+# the same 0.8 MB. Large chunks suit reading in order, small ones suit shuffled reading.
 #
 # </details>
 
 # %% [markdown]
 # ## 5. Compression
 #
-# One often reads that HDF5 compresses on the fly and saves space *without costing speed*. Test it. `gzip` and `lzf` are
-# lossless: every pixel comes back exactly. JPEG is not, but it is made for photographs; its bytes can be stored
-# in HDF5 as rows of different length.
+# One often reads that HDF5 compresses on the fly and saves space *without costing speed*. Test it. `gzip` and `lzf`,
+# two *filters* of HDF5, are lossless: every pixel comes back exactly. JPEG is not, but it is made for photographs.
+# HDF5 brings no JPEG filter; the bytes of each JPEG are stored as a row of its own length.
 
 # %%
 from helpers.images import decode_jpeg, encode_jpeg  # image -> JPEG bytes, and back
@@ -352,7 +374,7 @@ lossless = {"raw": None, "lzf": "lzf", "gzip": "gzip"}
 with h5py.File("data/packed.h5", "w") as file:
     for name, filter_name in lossless.items():
         file.create_dataset(name, data=images, chunks=(1, 64, 64, 3), compression=filter_name)
-    jpeg = file.create_dataset("jpeg", len(images), h5py.vlen_dtype(np.uint8))
+    jpeg = file.create_dataset("jpeg", len(images), h5py.vlen_dtype(np.uint8))  # vlen: variable length
     for row, image in enumerate(images):
         jpeg[row] = np.frombuffer(encode_jpeg(image), np.uint8)
 
@@ -366,7 +388,7 @@ with h5py.File("data/packed.h5", "r") as file:
 show(bars(list(size_mb), list(size_mb.values()), "MB", title="1,400 images of 64 x 64"))
 
 # %% [markdown]
-# gzip saves little. And what does it cost to read?
+# gzip saves about a tenth, lzf next to nothing, JPEG about three quarters. And what do they cost to read?
 
 
 # %% tags=["nbval-ignore-output"]
@@ -389,7 +411,7 @@ print("raw is 3 times faster than gzip, or more:", times["raw"].times_faster_tha
 # packed: a lossless filter works hard for little. JPEG saves a lot, but each image must be decoded in every epoch.
 #
 # The choice: **raw bytes** if the disk has room. **JPEG bytes** if it has not; then several workers decode (lesson 05).
-# gzip for images: no.
+# gzip or lzf for such images: no.
 
 # %% [markdown]
 # **Checkpoint 4b.** A colleague stores photographs with `compression="gzip"` and says nothing about chunks. What two
@@ -397,16 +419,16 @@ print("raw is 3 times faster than gzip, or more:", times["raw"].times_faster_tha
 #
 # <details><summary>Answer</summary>
 #
-# Each image must be inflated again in every epoch, for little space saved. And a filter needs chunks, so h5py chose
-# them, as with `chunks=True`: every image is cut over many chunks, and all of them are inflated for it.
+# Each image must be unpacked again in every epoch, for little space saved. And a filter needs chunks, so h5py chose
+# them, as with `chunks=True`: every image is spread over many chunks, and all of them are unpacked for it.
 #
 # </details>
 
 # %% [markdown]
 # ## 6. From a folder to a file
 #
-# Real data comes as a folder of photographs, one folder a class, and it is never clean. We draw one with 4 dishes of 40
-# pictures, 256 by 256 pixels, and damage it the way that downloads do:
+# Real data comes as a folder of photographs, with one folder in it for each class, and it is never clean. We draw one
+# with 4 dishes of 40 pictures, 256 by 256 pixels, and damage a copy of it the way downloads get damaged:
 
 # %%
 import shutil  # copies and removes folders
@@ -426,8 +448,9 @@ files[120].write_text("<html>404 Not Found</html>")  # a web page, saved as a pi
 (photos / "bibimbap").mkdir(exist_ok=True)  # a class of which nothing arrived
 
 # %% [markdown]
-# Why not leave the pictures in their folder, and read them while training? Because then every epoch decodes and resizes
-# every picture again. `read_image` gives the pixels of a picture file, `resize_image` the size that the network wants:
+# Before we build: why not leave the pictures in their folder, and read them while training? Because then every epoch
+# decodes and resizes every picture again. `read_image` gives the pixels of a picture file, `resize_image` the size that
+# the network wants:
 
 # %%
 from helpers.images import ImageError, read_image, resize_image
@@ -438,7 +461,10 @@ def on_the_go(files):
 
 
 # %% [markdown]
-# **Predict:** How many times faster are 50 random rows of the HDF5 file than 50 of the pictures?
+# `row_time`, from section 3, is the time of 50 random rows. Section 5 decoded JPEG of 64 by 64 pixels; the pictures of
+# the clean folder have 16 times as many pixels.
+#
+# **Predict:** How many times faster are the 50 rows of the HDF5 file than 50 of the pictures?
 
 # %% tags=["nbval-ignore-output"]
 clean_files = sorted(clean.rglob("*.jpg"))[:50]
@@ -468,7 +494,7 @@ print(len(images), "images in memory, none on disk; class numbers:", sorted(set(
 #
 # - one broken picture stops everything, perhaps after an hour, and the error does not say which;
 # - all images are in memory until the end. With 27 GB they will not be;
-# - `bibimbap` has taken number 1 without a single picture, so all later classes are off by one;
+# - the empty `bibimbap` has taken number 1: all later classes move up by one, and no image will ever be a 1;
 # - the rows come sorted by class. Section 7 shows what that does.
 #
 # `build_hdf5` of this course avoids them. It reads a few pictures, appends them to the file, and forgets them; it skips
@@ -481,8 +507,9 @@ report = build_hdf5(photos, "data/photos.h5", size=64, seed=0, progress=False)
 print(report)
 
 # %% [markdown]
-# Read such a report every time. Each file found is *written*, *skipped* with the reason, or *ignored*, so the sum must
-# be right. `bibimbap` got no class number. In the terminal the same is
+# (`stretch`: resized without keeping the proportions. `raw`: stored as pixels, not as JPEG.) Read such a report every
+# time. Each file found is *written*, *skipped* with the reason, or *ignored*, so the sum must be right. `bibimbap` got
+# no class number. In the terminal the same is
 #
 # ```
 # python -m data_scripts.build_hdf5 FOLDER --out FILE.h5 --size 299
@@ -505,7 +532,8 @@ with h5py.File("data/photos.h5", "r") as file:
 # <details><summary>Answer</summary>
 #
 # Like the empty folder, it gets no class number: a number without pictures would be an output of the network that is
-# never right. The report lists it under "class folders without a readable picture".
+# never right. The report lists the picture as skipped, and the class in a line of its own, "class folders without a
+# readable picture".
 #
 # </details>
 
@@ -522,7 +550,7 @@ for split, percent in (("train", 70), ("valid", 20), ("test", 10)):
 
 # %% [markdown]
 # These are the sizes in the file that the question of lesson 00 is about; its `valid_img` has 20,200 rows. A split that
-# treats each class alike is called **stratified**. `build_hdf5` does this, also where numbers do not divide evenly:
+# treats each class alike is called **stratified**. `build_hdf5` makes such splits. Of 40 pictures, 28, 8 and 4 are due:
 
 # %%
 from helpers.course.figures import class_counts
@@ -530,10 +558,11 @@ from helpers.course.figures import class_counts
 show(class_counts(report.class_counts, report.class_names))
 
 # %% [markdown]
-# The three broken pictures are missing where they would have been; nothing else moved.
+# The three broken pictures are missing where they would have been: two from `train`, one from `test`. Nothing else
+# moved, because the split is made before the pictures are read.
 #
-# Now the order *inside* a split. The loop above writes folder by folder. Suppose somebody then cuts the last tenth off
-# such a file, for a test.
+# Now the order *inside* a split. The loop of section 6 goes folder by folder. Suppose somebody then cuts the last tenth
+# off its file, as a test set.
 #
 # **Predict:** How many of the 8 classes of the toy data are in the last tenth, if the rows are sorted by class?
 
@@ -557,18 +586,18 @@ from helpers.course.figures import order_strip
 show(order_strip({"sorted by class": in_order, "mixed": mixed}, class_names=names))
 
 # %% [markdown]
-# In the upper strip, the network is told "all is apple pie" many times in a row, then "all is donuts". The builders of
-# this course mix the rows before writing, with a seed, so that the same folder always gives the same file. Then even a
-# program that reads rows in file order sees a fair mix.
+# In the upper strip, the network is told "all is apple pie" many times in a row, then "all is donuts". `build_hdf5`
+# and `make_toy_food` mix the rows before writing, with a seed, so that the same folder always gives the same file.
+# Then even a program that reads rows in file order sees a fair mix.
 
 # %% [markdown]
-# **Checkpoint 5b.** Why does Food-101's own split (750 pictures of each class to train, 250 to test) not suit the
-# training of lesson 00's question as it stands, and what must be added?
+# **Checkpoint 5b.** Food-101 comes with a split of its own: 750 pictures of each class to train, 250 to test. What is
+# missing, and from which part do you take it?
 #
 # <details><summary>Answer</summary>
 #
-# It has no validation split, so every choice would be made on the test pictures. Cut one from the training list, class
-# by class: `--split official` of `build_hdf5` takes a fifth of it.
+# It has no validation split, so every choice would be made on the test pictures. Take one from the training pictures,
+# class by class: `build_hdf5` with `--split official` takes a fifth of them.
 #
 # </details>
 
@@ -576,7 +605,7 @@ show(order_strip({"sorted by class": in_order, "mixed": mixed}, class_names=name
 # ## 8. A file that opens is not yet a good file
 #
 # Before hours of training, look the file over. `inspect_file` reads all labels and a sample of the images, and says
-# what is wrong, and what to do:
+# what is wrong, and what to do. In the terminal it is `python -m helpers.inspector FILE.h5`.
 
 # %%
 from helpers import inspect_file
@@ -584,8 +613,9 @@ from helpers import inspect_file
 inspect_file("data/photos.h5")
 
 # %% [markdown]
-# Now break one. A builder makes datasets of the full size, fills them, and is killed half way, by a full memory or a
-# power cut. `run_in_child` runs such a program in a process of its own; `os._exit` ends it as hard as a kill.
+# Nothing to complain about. Now break one. A naive program makes datasets of the full size, fills them, and is killed
+# on the way, by full memory or a power cut. `run_in_child` runs it in a process of its own, a *child*. `flush` sends
+# what was written to the disk; `os._exit` ends the child as hard as a kill.
 
 # %%
 from helpers.course.failures import run_in_child
@@ -649,8 +679,8 @@ for name in ("first.h5", "scaled.h5", "layouts.h5", "packed.h5", "killed.h5", "s
 #
 # <details><summary>Answer</summary>
 #
-# That every image was written, that each label row holds one 1, the chunks, and whether the rows are sorted by class:
-# `python -m helpers.inspector FILE.h5` does all of it, `--verify` looks at every image.
+# That every image was written, that each label row holds one 1, the chunks, and whether the rows are sorted by class.
+# `inspect_file`, or `python -m helpers.inspector FILE.h5`, does all of it; with `--verify` it looks at every image.
 #
 # </details>
 
