@@ -185,7 +185,7 @@ def read_class_numbers(info: layout.SplitInfo) -> tuple[np.ndarray, int]:
 
 
 def _check_onehot(info: layout.SplitInfo, stored: np.ndarray, start: int) -> None:
-    bad = np.flatnonzero((np.count_nonzero(stored, axis=1) != 1) | (stored.max(axis=1, initial=0) != 1))
+    bad = np.flatnonzero(layout.not_onehot(stored))
     if len(bad):
         row = stored[bad[0]]
         raise layout.LayoutError(

@@ -78,8 +78,10 @@ def inspect_file(
 
 def _open_code(path: Path, error: layout.HDF5FileError) -> str:
     said = str(error.__cause__ or "")
-    if error.errno in {errno.ENOENT, errno.EISDIR}:
-        return "missing" if error.errno == errno.ENOENT else "folder"
+    if error.errno in {errno.ENOENT, errno.ENAMETOOLONG}:
+        return "missing"
+    if error.errno == errno.EISDIR:
+        return "folder"
     for clue, code in (
         ("h5clear", "never-closed"),
         ("unable to lock file", "locked"),
@@ -116,6 +118,12 @@ def _inspect_open(report: Report, file: h5py.File, images, labels, verify: bool)
         )
     for split, (image_name, label_name) in pairs.items():
         _inspect_split(report, file, split, image_name, label_name, verify)
+    if report.splits and not _rows_to_train_on(report):
+        report.add_fault(
+            "no-rows",
+            f"no image to train on is in {report.path}.",
+            "Build it again with a training split, or name other datasets: --images NAME --labels NAME.",
+        )
     if pairs and info.class_names is None:
         report.add_warning(
             "no-class-names",
@@ -125,6 +133,11 @@ def _inspect_open(report: Report, file: h5py.File, images, labels, verify: bool)
     if report.splits:
         how = "all images" if verify else f"a sample of up to {SAMPLED_IMAGES} images a split (all: --verify)"
         report.checked = f"Looked at every label and at {how}."
+
+
+def _rows_to_train_on(report: Report) -> int:
+    rows = {name: split.n for name, split in report.splits.items()}
+    return rows.get("train", max(rows.values()))
 
 
 # ------------------------------------------------------------------------------------------------ foreign files
@@ -183,22 +196,23 @@ def _inspect_split(report: Report, file: h5py.File, split: str, image_name: str,
         return
     before = len(report.faults)
     images, labels = file[image_name], file[label_name]
-    if len(images) != len(labels):
+    rows, label_rows = layout.row_count(images), layout.row_count(labels)
+    if rows != label_rows:
         report.add_fault(
             "lengths-differ",
-            f"{image_name} has {len(images)} rows but {label_name} has {len(labels)}.",
+            f"{image_name} has {rows} rows but {label_name} has {label_rows}.",
             "Rebuild the file: HDF5Writer.append writes both together.",
         )
     _check_form(report, images, labels)
     if len(report.faults) == before:
         _check_layout_agrees(report, image_name, label_name)
     _check_chunks(report, images)
-    if len(images):
+    if rows:
         _guarded(report, images, lambda: _check_pixels(report, images, verify))
     counts: tuple[int, ...] = ()
-    if len(labels) and labels.ndim in {1, 2} and labels.dtype.kind in "uif":
+    if _looks_like_labels(labels):
         counts = _guarded(report, labels, lambda: _check_labels(report, labels)) or ()
-    report.splits[split] = SplitReport(image_name, label_name, len(images), counts)
+    report.splits[split] = SplitReport(image_name, label_name, rows, counts)
 
 
 def _guarded(report: Report, data: h5py.Dataset, check):
@@ -227,7 +241,7 @@ def _check_form(report: Report, images: h5py.Dataset, labels: h5py.Dataset) -> N
             f"{name} has shape {images.shape} and type {images.dtype}; expected (n, height, width, 3) uint8.",
             "Rebuild the file from the images: data_scripts.build_hdf5.",
         )
-    if not (labels.ndim == 2 and labels.dtype.kind in "uif") and not (labels.ndim == 1 and labels.dtype.kind in "ui"):
+    if not (labels.ndim == 2 and labels.shape[1] and labels.dtype.kind in "uif") and not (labels.ndim == 1 and labels.dtype.kind in "ui"):
         report.add_fault(
             "label-shape",
             f"{_name(labels)} has shape {labels.shape} and type {labels.dtype}; expected one-hot rows (n, classes) "
@@ -376,7 +390,7 @@ def _label_blocks(labels: h5py.Dataset) -> Iterator[tuple[int, np.ndarray]]:
 
 def _wrong_rows(block: np.ndarray, limit: int) -> np.ndarray:
     if block.ndim == 2:
-        return ~np.isclose(block.sum(axis=1, dtype=np.float64), 1.0, atol=1e-3) | (block < 0).any(axis=1)
+        return layout.not_onehot(block)
     if block.dtype.kind == "f":
         return ~((block >= 0) & (block < limit) & (block == np.floor(block)))
     return (block < 0) | (block >= limit)
@@ -395,7 +409,14 @@ def _classes_among_neighbours(numbers: np.ndarray) -> np.ndarray:
 
 
 def _report_bad_labels(report: Report, labels: h5py.Dataset, bad: int, first_bad: int, limit: int) -> None:
-    if labels.ndim == 2:
+    if labels.ndim == 2 and np.isclose(labels[first_bad].sum(dtype=np.float64), 1, atol=1e-3):
+        report.add_fault(
+            "soft-labels",
+            f"{bad} of {len(labels)} rows of {_name(labels)} sum to 1, but not as one 1 among zeros; the first is row "
+            f"{first_bad}.",
+            "Store one-hot rows or class numbers; smooth labels in the loss: label_smoothing=.",
+        )
+    elif labels.ndim == 2:
         report.add_fault(
             "onehot-sum",
             f"{bad} of {len(labels)} rows of {_name(labels)} do not sum to 1; the first is row {first_bad}.",
@@ -448,9 +469,9 @@ def _describe(data: h5py.Dataset) -> str:
 
 def _short(value) -> str:
     if isinstance(value, np.ndarray):
-        parts = [f"{part:.4g}" if value.dtype.kind == "f" else layout._as_str(part) for part in value.ravel()[:4]]
+        parts = [f"{part:.4g}" if value.dtype.kind == "f" else layout.as_text(part) for part in value.ravel()[:4]]
         return ", ".join(parts) + (f" and {value.size - 4} more" if value.size > 4 else "")
-    text = layout._as_str(value)
+    text = layout.as_text(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 

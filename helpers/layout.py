@@ -13,6 +13,7 @@ Files that something else wrote are read too: pass the names of their datasets a
 from __future__ import annotations
 
 import errno
+import operator
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,7 +105,11 @@ def open_file(path: str | os.PathLike, **options) -> h5py.File:
         Missing, a folder, not HDF5, cut short, or locked by a writer: the sentence says which and what to do.
     """
     path = Path(path)
-    if not path.exists():
+    try:
+        exists = path.exists()
+    except OSError as error:  # a folder that may not be entered, a name longer than disks take
+        raise HDF5FileError(error.errno, f"{path} cannot be opened: {error.strerror}. Check the path.") from error
+    if not exists:
         unfinished = path.with_name(path.name + ".part")
         hint = f" {unfinished.name} lies beside it: its builder has not finished." if unfinished.exists() else ""
         raise HDF5FileError(errno.ENOENT, f"{path} does not exist.{hint} Check the path, or build the file first.")
@@ -154,19 +159,19 @@ def read_file_info(path: str | os.PathLike) -> FileInfo:
 def file_info(file: h5py.File) -> FileInfo:
     """The same for a file that is open already."""
     attributes = file.attrs
-    names = attributes.get(CLASS_NAMES)
-    mean = attributes.get(MEAN)
-    complete = attributes.get(COMPLETE)
-    seed = attributes.get(SEED)
     return FileInfo(
         path=Path(file.filename),
-        class_names=None if names is None else tuple(_as_str(name) for name in np.atleast_1d(names)),
-        mean=_convert(mean, lambda values: tuple(float(value) for value in values)),
-        seed=_convert(seed, int),
-        source=_optional_str(attributes.get(SOURCE)),
-        kit_version=_optional_str(attributes.get(VERSION)),
-        complete=_convert(complete, bool),
-        splits={split: len(file[image_dataset(split)]) for split in SPLITS if image_dataset(split) in file},
+        class_names=_convert(attributes.get(CLASS_NAMES), _texts),
+        mean=_convert(attributes.get(MEAN), _three_floats),
+        seed=_convert(attributes.get(SEED), int),
+        source=_convert(attributes.get(SOURCE), as_text),
+        kit_version=_convert(attributes.get(VERSION), as_text),
+        complete=_convert(attributes.get(COMPLETE), bool),
+        splits={
+            split: row_count(file[image_dataset(split)])
+            for split in SPLITS
+            if isinstance(file.get(image_dataset(split)), h5py.Dataset)
+        },
     )
 
 
@@ -211,6 +216,7 @@ def read_split_info(
             "labels=."
         )
     images, labels = images or image_dataset(split), labels or label_dataset(split)
+    size = checked_size(size)
     with open_file(path) as file:
         info = file_info(file)
         if info.complete is False:
@@ -246,10 +252,33 @@ def find_dataset(file: h5py.File, name: str) -> h5py.Dataset:
     return item
 
 
+def checked_size(size) -> tuple[int, int] | None:
+    """``size`` as (height, width); None stays None. Raises LayoutError when it is something else."""
+    if size is None:
+        return None
+    try:
+        height, width = (operator.index(side) for side in size)
+    except (TypeError, ValueError):
+        height = width = 0
+    if height < 1 or width < 1:
+        raise LayoutError(f"size must be (height, width) in whole pixels, at least 1 each; got {size!r}.")
+    return height, width
+
+
+def row_count(data: h5py.Dataset) -> int:
+    """Rows of a dataset; 0 for a single value and for one without any (h5py has no ``len`` for these)."""
+    return data.shape[0] if data.shape else 0
+
+
+def not_onehot(rows: np.ndarray) -> np.ndarray:
+    """Which of (n, classes) rows are something else than one 1 among zeros: (n,) bool."""
+    return (np.count_nonzero(rows, axis=1) != 1) | (rows.max(axis=1, initial=0) != 1)
+
+
 def stored_image_shape(data: h5py.Dataset, size: tuple[int, int] | None = None) -> tuple[int, int, int] | None:
     """Shape of the images in a dataset of JPEG bytes: ``size`` if given, else what the file says, else None."""
     if size is not None:
-        return (int(size[0]), int(size[1]), 3)
+        return (*size, 3)
     stored = data.attrs.get(IMAGE_SHAPE)
     return None if stored is None else tuple(int(side) for side in stored)
 
@@ -265,15 +294,15 @@ def _image_kind(path, data: h5py.Dataset, size: tuple[int, int] | None) -> tuple
             "or JPEG bytes (one variable-length uint8 a row). Rebuild the file from the images: "
             "data_scripts.build_hdf5."
         )
-    if size is not None and tuple(size) != data.shape[1:3]:
+    if size is not None and size != data.shape[1:3]:
         raise LayoutError(
-            f"size {tuple(size)} was asked for, but {name} in {path} holds images of {data.shape[1:3]}. Leave size out."
+            f"size {size} was asked for, but {name} in {path} holds images of {data.shape[1:3]}. Leave size out."
         )
     return tuple(data.shape[1:]), "raw"
 
 
 def _label_kind(path, data: h5py.Dataset) -> tuple[str, int | None]:
-    if data.ndim == 2 and data.dtype.kind in "uif":
+    if data.ndim == 2 and data.shape[1] and data.dtype.kind in "uif":
         return "onehot", data.shape[1]
     if data.ndim == 1 and data.dtype.kind in "ui":
         return "sparse", None
@@ -284,6 +313,8 @@ def _label_kind(path, data: h5py.Dataset) -> tuple[str, int | None]:
 
 
 def _class_names(path, labels, stored, given, width) -> tuple[tuple[str, ...] | None, int | None]:
+    if isinstance(given, str):
+        raise LayoutError(f"classes must be a list of names, or their number; got the text {given!r}.")
     if given is None:
         names, number = stored, len(stored) if stored is not None else width
     elif isinstance(given, (int, np.integer)):
@@ -291,6 +322,8 @@ def _class_names(path, labels, stored, given, width) -> tuple[tuple[str, ...] | 
     else:
         names = tuple(str(name) for name in given)
         number = len(names)
+    if given is not None and number < 1:
+        raise LayoutError(f"classes must be at least 1; got {given!r}.")
     if width is not None and number != width:
         raise LayoutError(
             f"{labels} in {path} has {width} columns, but there are {number} classes. Pass the right classes=."
@@ -298,17 +331,25 @@ def _class_names(path, labels, stored, given, width) -> tuple[tuple[str, ...] | 
     return names, number
 
 
-def _as_str(value) -> str:
-    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+def as_text(value) -> str:
+    """A stored text or number as str; bytes that are not UTF-8 (old files hold Latin-1) as ``\\xe9``."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _texts(values) -> tuple[str, ...]:
+    return tuple(as_text(value) for value in np.atleast_1d(values))
+
+
+def _three_floats(values) -> tuple[float, float, float]:
+    first, second, third = map(float, values)
+    return first, second, third
 
 
 def _convert(value, kind):
     """The attribute as ``kind``; None when it is missing, or is something else under the same name (foreign files)."""
     try:
-        return None if value is None else kind(value)
+        return None if value is None or isinstance(value, h5py.Empty) else kind(value)
     except (TypeError, ValueError):
         return None
-
-
-def _optional_str(value) -> str | None:
-    return None if value is None else _as_str(value)

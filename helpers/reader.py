@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from helpers import images
-from helpers.layout import LayoutError, find_dataset, open_file, stored_image_shape
+from helpers.layout import LayoutError, checked_size, find_dataset, open_file, stored_image_shape
 
 _SMALLEST_CACHE_BYTES = 2**20  # HDF5 1.14's own default
 _LARGEST_CACHE_BYTES = 64 * 2**20  # a worker each: two workers stay below 128 MiB, whatever the file looks like
@@ -38,8 +38,8 @@ class RowReader:
 
     Raises
     ------
-    HDF5FileError, DatasetNotFoundError
-        The file does not open, or has no such dataset.
+    HDF5FileError, LayoutError
+        The file does not open, has no such dataset, or the dataset has no rows (a single value).
 
     ``RowReader("food.h5", "train_img").read([7, 2, 7])`` gives rows 7, 2 and 7 as one array.
     """
@@ -49,13 +49,15 @@ class RowReader:
         self.dataset = dataset
         self._handles: dict[int, h5py.Dataset] = {}
         self._closed = False
+        self._resize_to = size = checked_size(size)
         with open_file(self.path) as file:
             data = find_dataset(file, dataset)
+            if not data.shape:
+                raise LayoutError(f"{dataset} in {self.path} has no rows: it is a single value, not an array.")
             self._is_jpeg = h5py.check_vlen_dtype(data.dtype) is not None
             self._row_shape = _row_shape(data, size) if self._is_jpeg else data.shape[1:]
             self.dtype = np.dtype(np.uint8) if self._is_jpeg else data.dtype
             self._n = len(data)
-        self._resize_to = size
 
     def __len__(self) -> int:
         return self._n

@@ -15,7 +15,9 @@ what                   what the caller gets                        who cleans up
 =====================  ==========================================  ==============================================
 function raises        that exception, the worker's trace as cause  nobody: the pool goes on
 a worker process dies  WorkerDiedError                             the pool ends the other workers
-no answer in time      WorkerStalledError                          close() kills processes; a thread is left alone
+no answer in time      WorkerStalledError                          close() kills processes; a thread is left alone,
+                                                                   and Python waits for it when it ends
+closed meanwhile       CancelledError                              close() kills what does not end by itself soon
 the parent is killed   (nothing is left to get it)                 each worker sees that its parent is gone, and ends
 =====================  ==========================================  ==============================================
 """
@@ -23,17 +25,22 @@ the parent is killed   (nothing is left to get it)                 each worker s
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from multiprocessing.context import SpawnContext, SpawnProcess
 
 import cloudpickle
+
+_PATIENCE_S = 2.0  # for the batches in work when a pool is closed; what takes longer (a stuck disk) is killed
 
 
 class WorkerDiedError(RuntimeError):
@@ -95,21 +102,31 @@ class WorkerPool:
             The pool was closed meanwhile.
         WorkerDiedError, WorkerStalledError
             No answer will come; and whatever ``function`` raises.
+        TypeError
+            ``function`` cannot travel to a worker process.
         """
         if self.workers == 0:
             return self._function(item)
+        answer = self._wait_for(item, stop)
+        if isinstance(answer, _Raised):
+            raise answer.error() from WorkerTraceback(answer.trace)
+        return answer
+
+    def _wait_for(self, item: int, stop: int | None):
         future = self._future(item, stop)
         try:
             return future.result(self._timeout_s)
         except BrokenProcessPool as error:
+            if self._closed:
+                raise CancelledError from error
             raise WorkerDiedError(
                 f"a worker process died (killed by the system, or a crash in native code) before "
                 f"{self._describe(item)} was made. The usual cause is memory: lower workers, max_queue_size or "
                 "batch_size."
             ) from error
         except TimeoutError as error:
-            if future.done():  # the function itself raised it
-                raise
+            if future.done():  # the function itself raised it, or the answer came just now
+                return future.result()
             self._stalled = True
             kind = "processes" if self.processes else "threads"
             raise WorkerStalledError(
@@ -123,16 +140,23 @@ class WorkerPool:
         with self._lock:
             self._closed = True
             executor, self._executor = self._executor, None
-            for future in self._futures.values():
-                future.cancel()
             self._futures = {}
         if executor is None:
             return
-        if self._stalled and self.processes:
-            # The public call for this, terminate_workers(), comes with Python 3.14.
-            for process in list((executor._processes or {}).values()):
+        if not self.processes:
+            executor.shutdown(wait=not self._stalled, cancel_futures=True)
+            return
+        # The public call for this, kill_workers(), comes with Python 3.14. Nothing is cancelled here by hand: the thread
+        # that manages the pool ends with a trace when it meets a cancelled answer of a dead worker (3.11).
+        processes, manager = list((executor._processes or {}).values()), executor._executor_manager_thread
+        executor.shutdown(wait=False, cancel_futures=True)
+        if manager is None:  # no process could be started
+            return
+        manager.join(0 if self._stalled else _PATIENCE_S)
+        if manager.is_alive():
+            for process in processes:
                 process.kill()
-        executor.shutdown(wait=self.processes or not self._stalled, cancel_futures=True)
+            manager.join()
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -152,7 +176,7 @@ class WorkerPool:
                 future.cancel()
                 return future
             for passed in [number for number in self._futures if number < item]:
-                self._futures.pop(passed).cancel()  # left over from a jump forward
+                self._futures.pop(passed)  # left over from a jump forward
             last = item + self.ahead if stop is None else max(min(item + self.ahead, stop), item + 1)
             for wanted in range(item, last):
                 if wanted not in self._futures:
@@ -162,13 +186,18 @@ class WorkerPool:
     def _submit(self, item: int) -> Future:
         if self._executor is None:
             self._executor = self._start()
-        if self.processes:
+        if not self.processes:
+            return self._executor.submit(self._function, item)
+        try:
             return self._executor.submit(_answer, item)
-        return self._executor.submit(self._function, item)
+        except BrokenProcessPool as error:  # a worker died since the last call
+            future: Future = Future()
+            future.set_exception(error)
+            return future
 
     def _start(self) -> Executor:
         if self.processes:
-            payload = cloudpickle.dumps(self._function)
+            payload = _packed(self._function)
             return ProcessPoolExecutor(self.workers, _Context(), initializer=_start_worker, initargs=(payload,))
         return ThreadPoolExecutor(self.workers, thread_name_prefix="helpers-worker")
 
@@ -211,12 +240,65 @@ def batch_of_item(source, item: int):
     return source.batch(*divmod(item, len(source)))
 
 
+class WorkerTraceback(Exception):
+    """The cause of an exception from a worker process: its trace there, as text."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """An exception on its way from a worker: by cloudpickle, because its class may come from a notebook cell.
+
+    ``payload`` None: it does not come back from a pickle, and ``text`` is all that travels.
+    """
+
+    payload: bytes | None
+    text: str
+    notes: tuple[str, ...]
+    trace: str
+
+    @classmethod
+    def of(cls, error: Exception) -> _Raised:
+        try:
+            payload = cloudpickle.dumps(error)
+            cloudpickle.loads(payload)
+        except Exception:  # a lock in it, or an __init__ that does not take its args: pickling raises anything
+            payload = None
+        text = f"{type(error).__name__}: {error}"
+        return cls(payload, text, tuple(getattr(error, "__notes__", ())), "".join(traceback.format_exception(error)))
+
+    def error(self) -> Exception:
+        if self.payload is not None:
+            return cloudpickle.loads(self.payload)
+        error = RuntimeError(self.text)
+        for note in self.notes:
+            error.add_note(note)
+        return error
+
+
+def _packed(function: Callable[[int], object]) -> bytes:
+    try:
+        return cloudpickle.dumps(function)
+    except Exception as error:  # pickling raises anything
+        raise TypeError(
+            f"what the workers run cannot be sent to a process: {error}. It, or the augment function in it, holds "
+            "something that belongs to one process: an open file, a lock, a generator. Make that inside the function, "
+            "or use threads: use_multiprocessing=False."
+        ) from error
+
+
 def _start_worker(payload: bytes) -> None:
     global _function
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.update(CUDA_VISIBLE_DEVICES="")  # a worker makes arrays: it must take no GPU memory
-    _function = cloudpickle.loads(payload)
+    try:
+        _function = cloudpickle.loads(payload)
+    except Exception as error:  # a module that is missing here; an error now would look like a killed worker
+        error.add_note("while a worker process loaded the function it runs")
+        _function = functools.partial(_raise, error)
     if "cv2" in sys.modules:
         sys.modules["cv2"].setNumThreads(1)  # the workers are the parallelism
 
@@ -226,5 +308,13 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
+def _raise(error: Exception, item: int):
+    del item
+    raise error
+
+
 def _answer(item: int):
-    return _function(item)
+    try:
+        return _function(item)
+    except Exception as error:
+        return _Raised.of(error)

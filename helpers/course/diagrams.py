@@ -167,7 +167,7 @@ def batch_life() -> Figure:
         ("reader", "uint8 images,\nown handle"),
         ("augment", "each image by\nits own seed"),
         ("queue", "finished\nbatches"),
-        ("Keras", "scales them and\ntrains, on the device"),
+        ("Keras", "scales, trains\non the device"),
     )
     figure, axes = _canvas(
         2.0,

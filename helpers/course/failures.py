@@ -61,9 +61,9 @@ class Outcome:
     def __str__(self) -> str:
         lines = [self._ending()]
         if self.last_error_line:
-            lines.append(f"Last error line: {self.last_error_line}")  # in one piece, for those who search for it
+            lines.append(f"Last error line: {self.last_error_line}")
         if self.diagnosis:
-            lines += [_wrapped(f"Meaning: {self.diagnosis.meaning}"), _wrapped(f"What to do: {self.diagnosis.advice}")]
+            lines += [f"Meaning: {self.diagnosis.meaning}", f"What to do: {self.diagnosis.advice}"]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -159,6 +159,7 @@ def _environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",  # each BLAS thread reserves address space: the limit would depend on the machine
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),  # a function's module is found as it was here
+        "PYTHON_COLORS": "0",  # the kernel asks for colours, which Python 3.13 then writes into tracebacks
         "PYTHONUNBUFFERED": "1",  # what was printed before a SIGKILL is kept
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
@@ -203,17 +204,14 @@ def _outcome(folder: Path, code: int, peak_mb: float, duration: float, timed_out
     )
 
 
-def _wrapped(line: str) -> str:
-    return textwrap.fill(line, 100, subsequent_indent="  ")
-
-
 def clean(text: str, folder: Path) -> str:
-    """Replace what differs from run to run and machine to machine: folders, process ids, addresses, clock times."""
+    """Replace what differs between runs, machines and Pythons: folders, process ids, addresses, clock times."""
     for path in {str(folder), os.path.realpath(folder)}:
         text = text.replace(path + os.sep, "").replace(path, "lab")
     text = re.sub(r"[^\s\"']*site-packages/", "", text)
     text = re.sub(re.escape(str(Path(os.__file__).parent)) + r"/", "", text)
     text = text.replace(str(Path.cwd()) + os.sep, "").replace(str(Path.home()) + os.sep, "~/")
     text = re.sub(r"\b0x[0-9a-f]{6,}\b", "0x...", text)
+    text = re.sub(r"<module '__main__' \(.*?\)>", "<module '__main__' (built-in)>", text)  # worded anew in Python 3.12
     text = re.sub(r"(\bpid|\bPID|\bprocess id|PoolWorker-|Process-)([ =:]*)\d+", r"\1\2N", text)
     return re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?", "TIME", text)

@@ -3,7 +3,7 @@
 #   lesson:
 #     keras: true
 #     gpu: not needed
-#     files: data/toy_food_8x250_64px_seed0_drawing1.h5 (25 MB), data/toy_food_2x10_64px_seed0_drawing1.h5, data/plates (12 JPEG files), data/best.keras
+#     files: two toy files (25 MB), data/plates, data/best.keras
 #     max_minutes: 3
 #     max_memory_mb: 1000
 # ---
@@ -94,9 +94,14 @@ import keras  # models and training
 
 def new_model(library, learning_rate=0.003):
     library.utils.set_random_seed(0)
-    layers = [library.Input((64, 64, 3)), library.layers.Rescaling(1 / 127.5, offset=-1)]
-    layers += [library.layers.AveragePooling2D(8), library.layers.Flatten()]
-    model = library.Sequential([*layers, library.layers.Dense(8, activation="softmax")])
+    layers = library.layers
+    model = library.Sequential([
+        library.Input((64, 64, 3)),
+        layers.Rescaling(1 / 127.5, offset=-1),
+        layers.AveragePooling2D(8),
+        layers.Flatten(),
+        layers.Dense(8, activation="softmax"),
+    ])
     model.compile(library.optimizers.Adam(learning_rate), "categorical_crossentropy", metrics=["accuracy"])
     return model
 
@@ -243,23 +248,22 @@ from helpers.images import encode_jpeg  # RGB image -> bytes of a JPEG file
 folder = Path("data/plates")
 folder.mkdir(exist_ok=True)
 with h5py.File(path, "r") as file:
-    plates, plate_labels = file["valid_img"][:12], file["valid_labels"][:12].argmax(axis=1)
-for number, (plate, label) in enumerate(zip(plates, plate_labels, strict=True)):
-    (folder / f"plate_{number:02}_class_{label}.jpg").write_bytes(encode_jpeg(plate))
+    plates = file["valid_img"][:12]
+for number, plate in enumerate(plates):
+    (folder / f"plate_{number:02}.jpg").write_bytes(encode_jpeg(plate))
 
 # %% [markdown]
 # The generator lists the folder, reads as many files as a batch needs, scales to the range -1 to 1, and starts again
 # with a shuffled list when it has come to the end. `path_of` says how a name becomes a path.
 
 # %%
-import os  # os.listdir: the names in a folder
 import random  # Python's own dice
 
 import cv2  # reads and resizes images
 
 
 def directory_batches(folder, batch_size, path_of, served):
-    names = os.listdir(folder)  # noqa: PTH208 - bare names
+    names = [file.name for file in folder.iterdir()]
     waiting = list(names)
     while True:
         batch = []
@@ -274,23 +278,24 @@ def directory_batches(folder, batch_size, path_of, served):
 
 
 # %% [markdown]
-# **Fault 1: the file is not found.** One well-known version takes `sample[0]` of a name, as if it were a pair.
-# `os.listdir` gives bare names.
+# **Fault 1: the file is not found.** The list holds bare names, as `os.listdir` gives them too. One well-known version
+# then reads `sample[0]`, as if each entry were a pair.
 #
 # **Predict:** Which of these three does OpenCV find: `name[0]`, `name`, `folder / name`?
 
 # %%
 cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_ERROR)  # no extra lines in the terminal
-name = f"plate_00_class_{plate_labels[0]}.jpg"
+name = "plate_00.jpg"
 for shown in (name[0], name, str(folder / name)):
     print(f"{shown!r}: found: {cv2.imread(shown) is not None}")
+print("a folder called ~ is there:", Path("~").exists())
 with fails_with(cv2.error):
     next(directory_batches(folder, 4, lambda name: name[0], []))
 
 # %% [markdown]
-# `name[0]` is the letter p, and a bare name is looked for beside the notebook. `imread` returns `None` and does not
-# complain. The error comes one step later, from `resize`, and speaks of an empty size. A folder written as `~` would
-# not be found either: Python does not expand it. A text file between the images ends the same way.
+# `name[0]` is the letter p, and a bare name is looked for beside the notebook. A folder written as `~` is not found
+# either: the shell expands that sign, Python does not. `imread` returns `None` and does not complain. The error comes
+# one step later, from `resize`, and speaks of an empty size.
 #
 # With the right path it runs. We look at what it gives.
 
@@ -335,8 +340,10 @@ print("second pass in the order of the list:", served[12:24] == listed)
 
 # %% [markdown]
 # Names of a class often stand together in such a list, and lesson 02 showed what an unshuffled pass does then. The
-# shuffle draws from Python's global `random`, so no second run is like the first. And all of it, reading and decoding,
-# is done by one consumer at a time: section 7.
+# shuffle draws from Python's global `random`, so no second run is like the first.
+#
+# **Fault 6: one at a time.** Reading and decoding is work for several workers, and only one can use a generator:
+# section 7.
 
 # %% [markdown]
 # ## 6. The shuffled index generator
@@ -369,8 +376,8 @@ with fails_with(TypeError):
 
 # %% [markdown]
 # **Fault 1: uint8 minus float.** The result has no place in the array of small whole numbers. `images - mean` would
-# work, and be float64 again. Scaling belongs into the model: a layer does it on the device, and batches stay bytes. So we
-# leave the mean out, and go on.
+# work, and be float64 again. Scaling belongs into the model: a layer does it on the device, and batches stay bytes. So
+# we leave the mean out, and go on.
 #
 # **Predict:** `train_rows` counts from 0 to 1199. We ask for one batch. What does `train_rows` hold afterwards?
 
@@ -542,8 +549,19 @@ may_end.set()
 worker.join()
 
 # %% [markdown]
-# A generator stands at one place of its function. While one thread makes it run, another cannot. Processes would not
-# help: each would have a copy of the generator, and each copy gives the **same** batches. The kit refuses to try:
+# A generator stands at one place of its function. While one thread makes it run, another cannot. Processes do not help:
+# a generator cannot be sent to one, and where each has its own, each gives the same batches.
+
+# %%
+import pickle  # how Python sends an object to another process
+
+with fails_with(TypeError):
+    pickle.dumps(source)
+first, second = batches_for_ever(100), batches_for_ever(100)
+print("two generators, the same first batch:", np.array_equal(next(first)[0], next(second)[0]))
+
+# %% [markdown]
+# The kit does not try:
 
 # %%
 from helpers import fit_generator  # the classic call, on today's Keras
@@ -732,5 +750,5 @@ with fails_with(GeneratorRanDryError):
 # - A generator is lazy, must never end, and has one consumer. It needs `steps_per_epoch`, a whole number.
 # - The generators of the well-known answers run, or nearly; what is wrong with them is silent: rows, labels, order,
 #   memory. Check by reading back.
-# - Ask by number: a dataset whose batch is a function of (seed, epoch, index) cures most of it, and any number of
-#   workers can share it.
+# - Ask by number: a dataset whose batch is a function of (seed, epoch, index) cures most of it, and workers
+#   can share it.

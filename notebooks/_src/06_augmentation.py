@@ -223,8 +223,8 @@ print(dataset.dtype, "in the file,", batch.dtype, "here:", batch.nbytes // datas
 # %% [markdown]
 # ## 4. Keras' own iterator, fed from HDF5
 #
-# The second way keeps more of Keras. `flow` returns an `Iterator`, which knows how to shuffle and count. It asks one
-# method for the images of some rows. We write that method so that it reads them from the dataset.
+# The second way keeps more of Keras. `flow` returns an `Iterator`, a dataset that knows how to shuffle and count. It
+# asks one method for the images of some rows. We write that method so that it reads them from the HDF5 file.
 
 
 # %%
@@ -424,9 +424,14 @@ pictures = [change(plate, np.random.default_rng(670)) for change in alone.values
 figures.show(figures.image_grid(pictures, list(alone), columns=4))
 
 # %% [markdown]
-# The wrapper's numbers translate word for word: `zoom=(0.8, 1.0)`, `shear=6` and a flip become `Augment(zoom=(0.8,
-# 1), shear=6, horizontal_flip=True)`. All moves are combined into *one* map, so the pixels are interpolated once.
-# What it promises:
+# The wrapper's numbers keep their meaning: `zoom=(0.8, 1.0)`, `shear=6` and a flip become `Augment(zoom=(0.8, 1),
+# shear=6, horizontal_flip=True)`. All moves of an image are combined into *one* map, so its pixels are interpolated
+# once. We compare one zoom of both, and then what `Augment` promises:
+
+# %%
+by_keras = ImageDataGenerator().apply_transform(plate, {"zx": 0.8, "zy": 0.8})
+by_augment = Augment(zoom=(0.8, 0.8))(plate, np.random.default_rng(0))
+print("at most 2 of 255 grey levels apart:", cv2.absdiff(by_keras, by_augment).max() <= 2)
 
 # %%
 classic = Augment(zoom=(0.8, 1), shear=6, horizontal_flip=True)
@@ -450,8 +455,8 @@ for epoch in (0, 1):
 # None: every row differs from its neighbours, and from itself in the next epoch. No two workers can be twins, because
 # no worker has a chance of its own.
 #
-# What `Augment` lacks, you add: `function=` is called last, as `function(image, rng)`. This one hides a corner of
-# chance, so that the network must not rely on one detail.
+# What `Augment` lacks, you add: `function=` is called last, as `function(image, rng)`. This one hides a square at a
+# random place, so that the network does not rely on one detail. (It may write into `image`: that is a copy.)
 
 
 # %%
@@ -493,7 +498,7 @@ print("train:", train[0][0].shape, "| valid:", valid[0][0].shape)
 
 # %% [markdown]
 # The mean of the training split lies in the file, written when it was built. `normalization(path)` is a layer that
-# subtracts it *inside the model*. We compare it with the same sum made in the worker.
+# subtracts it *inside the model*. We compare it with the same calculation made in the worker.
 
 # %%
 from helpers.models import normalization  # (x - mean) / 127.5 as a layer of the model
@@ -522,8 +527,8 @@ print("bytes to ship:", f"{in_worker.nbytes:,} from the worker, {images.nbytes:,
 # %% [markdown]
 # ## 9. What does it cost?
 #
-# Four ways to flip, zoom and shear, at the 299 x 299 pixels of the question. Keras' layers are the modern fifth way:
-# they run inside the model, on its device. On a GPU that can be a good place; here the device is the CPU.
+# Five ways to flip, zoom and shear, at the 299 x 299 pixels of the question. Keras' layers are the modern one: they
+# run inside the model, on its device. On a GPU that can be a good place; here the device may be a CPU.
 
 # %%
 import tensorflow as tf  # to compile Keras' layers into one graph

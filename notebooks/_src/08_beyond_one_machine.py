@@ -46,8 +46,8 @@ open_lesson(keras=True)
 # %%
 from helpers import EpochOrder
 
-shards = [EpochOrder(n=13, batch_size=2, shuffle=None, seed=0, shard=(index, 3)) for index in range(3)]
-for index, order in enumerate(shards):
+for index in range(3):
+    order = EpochOrder(n=13, batch_size=2, shuffle=None, seed=0, shard=(index, 3))
     print(f"process {index}:", [rows.tolist() for rows in order.batches(epoch=0)])
 
 # %% [markdown]
@@ -61,7 +61,7 @@ for index, order in enumerate(shards):
 # %%
 for index in range(3):
     order = EpochOrder(n=16, batch_size=2, shuffle=None, seed=0, shard=(index, 3))
-    print(f"process {index}:", order.batch(epoch=0, index=2).tolist(), "rows dropped:", order.dropped_rows)
+    print(f"process {index}:", order.batch(epoch=0, index=2).tolist(), "dropped:", order.dropped_rows)
 
 # %% [markdown]
 # Two, one and one. Nothing is dropped, but the last batches differ in size. Remember that for section 3.
@@ -91,12 +91,13 @@ from helpers.course.style import BLUE, GREEN, GREY, ORANGE  # the colours of the
 
 colors = {"process 0": BLUE, "process 1": ORANGE, "process 2": GREEN, "nobody": GREY}
 figure, axes = plt.subplots(figsize=(7, 2.2), layout="constrained")
-axes.pcolormesh(owner, cmap=ListedColormap(list(colors.values())), edgecolors="white", linewidth=1.5)
-axes.set(xlabel="row of the file", yticks=[0.5, 1.5, 2.5], yticklabels=["epoch 0", "epoch 1", "epoch 2"])
+axes.pcolormesh(owner, cmap=ListedColormap(list(colors.values())), edgecolors="white")
+axes.set_xlabel("row of the file")
+axes.set_yticks([0.5, 1.5, 2.5], ["epoch 0", "epoch 1", "epoch 2"])
 axes.invert_yaxis()
-handles = [plt.Rectangle((0, 0), 1, 1, color=color) for color in colors.values()]
-figure.legend(handles, colors, loc="outside lower center", ncols=4)
-show(figure, alt="Who reads which of 38 rows: three colours mixed evenly, other rows for each in every epoch.")
+patches = [plt.Rectangle((0, 0), 1, 1, color=color) for color in colors.values()]
+figure.legend(patches, colors, loc="outside lower center", ncols=4)
+show(figure, alt="Who reads which of 38 rows: three colours, evenly mixed, and others in each epoch.")
 
 # %% [markdown]
 # Each row has one owner an epoch, and another owner in the next. Two grey rows an epoch are read by nobody; they too
@@ -143,9 +144,10 @@ def read_shard(index):
 from helpers.workers import WorkerPool
 
 with WorkerPool(read_shard, workers=count, processes=True) as pool:
-    process_ids, rows_read, pixel_sums = zip(*[pool.get(index) for index in range(count)], strict=True)
+    answers = [pool.get(index) for index in range(count)]
+process_ids, rows_read, pixel_sums = zip(*answers, strict=True)
 
-print("batches' rows:", [len(rows) for rows in rows_read])
+print("rows read by each:", [len(rows) for rows in rows_read])
 print("read outside of this process:", os.getpid() not in process_ids)
 
 # %% [markdown]
@@ -160,29 +162,31 @@ with h5py.File(path, "r") as file:
     print("same pixels as in the file:", sum(pixel_sums) == int(file["train_img"][:].sum()))
 
 # %% [markdown]
-# Nothing was locked and nobody waited for anybody: each process has a handle of its own, and nobody writes (lesson 04).
+# Nobody waited for anybody: each process has a handle of its own, and nobody writes (lesson 04).
 # In a training program the line is `HDF5Sequence(path, "train", batch_size=20, shard=(index, 3))`.
 #
 # The agreement holds only while all processes pass the same file, `batch_size`, `seed` and `count`. No error tells you
 # when they do not, because no process sees the others. Let us make two mistakes on purpose: seeds that differ, and
 # `shard` forgotten.
 
+
 # %%
-from collections import Counter  # how often is each value there?
+def how_often(seeds, shards):
+    times = np.zeros(1400, int)
+    for seed, shard in zip(seeds, shards, strict=True):
+        order = EpochOrder(n=1400, batch_size=20, shuffle="full", seed=seed, shard=shard)
+        times[np.concatenate(order.batches(epoch=0))] += 1
+    return np.bincount(times, minlength=4)
 
 
-def how_often(orders):
-    times = Counter(np.concatenate([rows for order in orders for rows in order.batches(0)]).tolist())
-    return {"never": 1400 - len(times), "once": sum(v == 1 for v in times.values()), "most often": max(times.values())}
-
-
-settings = {"n": 1400, "batch_size": 20, "shuffle": "full"}
-print("right:        ", how_often([EpochOrder(seed=0, shard=(index, 3), **settings) for index in range(3)]))
-print("seeds 0, 1, 2:", how_often([EpochOrder(seed=index, shard=(index, 3), **settings) for index in range(3)]))
-print("shard missing:", how_often([EpochOrder(seed=0, **settings) for index in range(3)]))
+thirds = [(0, 3), (1, 3), (2, 3)]
+print("rows read 0, 1, 2, 3 times")
+print("right:        ", how_often([0, 0, 0], thirds))
+print("three seeds:  ", how_often([0, 1, 2], thirds))
+print("shard missing:", how_often([0, 0, 0], [(0, 1)] * 3))
 
 # %% [markdown]
-# With three seeds, 30 % of the rows are not read in this epoch, and others up to three times. Without `shard`, each
+# With three seeds, 29 % of the rows are not read in this epoch, and others up to three times. Without `shard`, each
 # process reads everything, and all three read the *same* rows in the same step: three computers do the work of one.
 
 # %% [markdown]
@@ -206,10 +210,11 @@ print("shard missing:", how_often([EpochOrder(seed=0, **settings) for index in r
 from helpers import HDF5Sequence
 
 whole = HDF5Sequence(path, "train", batch_size=60, seed=0)
-parts = [HDF5Sequence(path, "train", batch_size=20, seed=0, shard=(index, 3)) for index in range(3)]
+parts = [HDF5Sequence(path, "train", batch_size=20, seed=0, shard=shard) for shard in thirds]
 
-same = [np.array_equal(whole.rows_of(0, 5)[index::3], part.rows_of(0, 5)) for index, part in enumerate(parts)]
-print("batch 5 of the whole, dealt out, is batch 5 of the parts:", same)
+rows = whole.rows_of(epoch=0, index=5)
+for index, part in enumerate(parts):
+    print("every third row of the whole batch:", np.array_equal(rows[index::3], part.rows_of(0, 5)))
 print("batches an epoch:", len(whole), [len(part) for part in parts])
 
 # %% [markdown]
@@ -224,11 +229,13 @@ import tensorflow as tf
 def gradient(model, batch):
     images, labels = batch
     with tf.GradientTape() as tape:
-        loss = keras.ops.mean(keras.losses.categorical_crossentropy(labels, model(images, training=True)))
-    return np.concatenate([np.ravel(part) for part in tape.gradient(loss, model.trainable_weights)])
+        losses = keras.losses.categorical_crossentropy(labels, model(images, training=True))
+        loss = keras.ops.mean(losses)
+    pieces = tape.gradient(loss, model.trainable_weights)
+    return np.concatenate([np.ravel(piece) for piece in pieces])
 
 
-def relative_difference(one, other):
+def difference(one, other):
     return np.linalg.norm(one - other) / np.linalg.norm(other)
 
 
@@ -243,9 +250,8 @@ plain = keras.Sequential([
     keras.layers.Flatten(),
     keras.layers.Dense(8, activation="softmax"),
 ])
-gradients = np.array([gradient(plain, part[5]) for part in parts])
-difference = relative_difference(gradients.mean(axis=0), gradient(plain, whole[5]))
-print("mean of three = gradient of the whole:", difference < 1e-4)
+mean_of_three = np.mean([gradient(plain, part[5]) for part in parts], axis=0)
+print("equal up to rounding:", difference(mean_of_three, gradient(plain, whole[5])) < 1e-4)
 
 # %% [markdown]
 # Equal, up to the last digits of `float32`. This is why computers can share a training at all: the mean over 60 images
@@ -257,11 +263,11 @@ print("mean of three = gradient of the whole:", difference < 1e-4)
 # %%
 last = len(whole) - 1
 sizes = [len(part.rows_of(0, last)) for part in parts]
-gradients = np.array([gradient(plain, part[last]) for part in parts])
+gradients = [gradient(plain, part[last]) for part in parts]
 right = gradient(plain, whole[last])
 print("sizes:", sizes)
-print("plain mean right:   ", relative_difference(gradients.mean(axis=0), right) < 1e-4)
-print("weighted mean right:", relative_difference(np.average(gradients, axis=0, weights=sizes), right) < 1e-4)
+print("plain mean right:   ", difference(np.mean(gradients, axis=0), right) < 1e-4)
+print("weighted mean right:", difference(np.average(gradients, axis=0, weights=sizes), right) < 1e-4)
 
 # %% [markdown]
 # No: an image in the batch of 6 would count more than one in a batch of 7. Either weight by the sizes, or leave that
@@ -273,10 +279,10 @@ print("weighted mean right:", relative_difference(np.average(gradients, axis=0, 
 from helpers.models import small_cnn
 
 cnn = small_cnn(whole.image_shape, whole.num_classes, width=8)
-gradients = np.array([gradient(cnn, part[5]) for part in parts])
-difference = relative_difference(gradients.mean(axis=0), gradient(cnn, whole[5]))
-print("equal up to rounding:", difference < 1e-4)
-print("differs by more than a hundredth:", difference > 0.01)
+mean_of_three = np.mean([gradient(cnn, part[5]) for part in parts], axis=0)
+off_by = difference(mean_of_three, gradient(cnn, whole[5]))
+print("equal up to rounding:", off_by < 1e-4)
+print("off by more than a hundredth:", off_by > 0.01)
 
 # %% [markdown]
 # A batch normalisation layer subtracts the mean of *its* batch. A mean over 20 images is not the mean over 60, so the
@@ -301,9 +307,9 @@ print("differs by more than a hundredth:", difference > 0.01)
 
 # %%
 label_bytes = whole.class_numbers.nbytes / whole.n  # one int64 a row
-order_bytes = 2 * np.dtype(np.int64).itemsize  # orders of two epochs are kept, for workers that read ahead
+order_bytes = 2 * 8  # one int64 a row, for two epochs: workers read ahead
 for n in (70_700, 10_000_000, 1_000_000_000):
-    print(f"{n:>13,} rows: {n * (label_bytes + order_bytes) / 1e6:>8,.1f} MB for labels and order, in each process")
+    print(f"{n:>13,} rows: {n * (label_bytes + order_bytes) / 1e6:>8,.1f} MB in each process")
 
 # %% [markdown]
 # Nothing for Food-101, 240 MB for ten million rows. A thousand million rows need another design.
@@ -320,9 +326,10 @@ from helpers.course.meters import benchmark  # the median of several runs
 
 rng = np.random.default_rng(0)
 rows, buffer = rng.permutation(200), np.empty((200, 299, 299, 3), np.uint8)
+noise = rng.integers(0, 256, buffer.shape, np.uint8)
 with tempfile.TemporaryDirectory() as folder:
     with HDF5Writer(Path(folder, "noise.h5"), (299, 299, 3), ["noise"]) as writer:
-        writer.append("train", rng.integers(0, 256, buffer.shape, np.uint8), np.zeros(200, int))
+        writer.append("train", noise, np.zeros(200, int))
     with RowReader(writer.path, "train_img") as reader:
         timing = benchmark(lambda: reader.read(rows, out=buffer), repeat=5, items=200)
 bytes_a_second = timing.per_second * buffer[0].nbytes
@@ -356,23 +363,25 @@ def epoch_minutes(gigabytes, rate):
 gigabytes = np.geomspace(0.025, 1000, 60)
 in_memory = gigabytes[gigabytes * 1e9 < memory_bytes]
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-axes.loglog(in_memory, epoch_minutes(in_memory, bytes_a_second), label="measured here, from the page cache")
+measured = epoch_minutes(in_memory, bytes_a_second)
+axes.loglog(in_memory, measured, label="measured here, from the page cache")
 for name, rate in ASSUMED.items():
     axes.loglog(gigabytes, epoch_minutes(gigabytes, rate), "--", label=f"assumed: {name}")
 for name, size in SIZES_GB.items():
     axes.axvline(size, color=GREY, linewidth=1)
-    axes.text(size, axes.get_ylim()[0] * 2, f" {name}", rotation=90, va="bottom", ha="right", color=GREY)
+    axes.text(size, 3e-4, name, rotation=90, va="bottom", ha="right", color=GREY)
 axes.set(xlabel="size of the pixels (GB)", ylabel="minutes of reading an epoch")
 axes.legend(loc="upper left")
-show(figure, alt="Minutes of reading an epoch against the size of the file; the measured line ends at the memory.")
+show(figure, alt="Minutes of reading against size; the measured line ends at the size of the memory.")
 
 # %% [markdown]
-# What does the picture say about the question of this course, 27.1 GB and a computer with 8 GB? Not the solid line: it
-# ends before.
+# And the question of this course, 27.1 GB and a computer with 8 GB? There, the solid line would end at 8. What remains
+# are the dashed ones:
 
 # %% tags=["constant-time"]
 for name, rate in ASSUMED.items():
-    print(f"Food-101 with {name}: {epoch_minutes(27.1 * 0.7, rate):.1f} minutes of reading an epoch (70 % is train)")
+    minutes = epoch_minutes(27.1 * 0.7, rate)  # 70 % are for training
+    print(f"Food-101, {name}: {minutes:.1f} minutes of reading an epoch")
 
 # %% [markdown]
 # If a training step takes longer than that, nothing is lost: workers read while the model trains. If not, several
@@ -402,11 +411,12 @@ from helpers.course.figures import order_strip  # one coloured line an image, in
 
 n, batch_size = 70_700, 64  # the training split of Food-101
 orders = {kind: EpochOrder(n, batch_size, kind, seed=0) for kind in ("full", "block", None)}
-show(order_strip({str(kind): np.concatenate(order.batches(0))[::50] for kind, order in orders.items()}, kind="row"))
+strips = {str(kind): np.concatenate(order.batches(0))[:4096:8] for kind, order in orders.items()}
+show(order_strip(strips, kind="row"))
 
 # %% [markdown]
-# (Every 50th row is drawn.) `full` is noise. `None` is the file from beginning to end. `block` looks like noise too,
-# but in slices: while eight blocks are open, only their colours appear.
+# The first 4,096 images are drawn, every eighth. `full` takes rows from everywhere. `None` is still at the beginning of
+# the file. `block` comes in slices of 1,024 images: while eight blocks are open, only their eight colours appear.
 #
 # Now count. The reader visits the rows of a batch in the order of the file. A jump is *long* when it leaves the block:
 # by more than 128 rows, 34 MB.
@@ -429,7 +439,8 @@ for kind, order in orders.items():
 
 # %% tags=["constant-time"]
 for kind, order in orders.items():
-    print(f"{kind!s:>5}: {len(order) * long_jumps(order) * 0.010 / 60:4.1f} minutes of long jumps an epoch")
+    seconds = len(order) * long_jumps(order) * 0.010
+    print(f"{kind!s:>5}: {seconds / 60:4.1f} minutes of long jumps an epoch")
 
 # %% [markdown]
 # What does it give up? Two rows meet in a batch only if their blocks happen to be open together. In a file that is
@@ -440,8 +451,8 @@ for kind, order in orders.items():
 # when it was built. The count above leaves out the short jumps inside a block, which are cheaper, not free.
 
 # %% [markdown]
-# **Checkpoint 5.** A file of ten classes is sorted by class, 5,000 rows each. How many classes can at most be open at a
-# time with eight blocks of 128 rows, and what do you do with this file?
+# **Checkpoint 5.** A file of ten classes is sorted by class, 5,120 rows each, which is 40 blocks. How many classes can
+# at most be open at a time, and what do you do with this file?
 #
 # <details><summary>Answer</summary>
 #
@@ -465,10 +476,10 @@ from helpers.course.failures import run_in_child
 
 
 def train_on_two_devices(path):
-    import tensorflow as tf  # in the child: imported there for the first time
+    import tensorflow as tf  # for the first time in this process
 
-    half = tf.config.LogicalDeviceConfiguration()
-    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], [half, half])
+    cpu, half = tf.config.list_physical_devices("CPU")[0], tf.config.LogicalDeviceConfiguration()
+    tf.config.set_logical_device_configuration(cpu, [half, half])
     from helpers import HDF5Sequence, fit_generator
     from helpers.models import small_cnn
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+import types
 from concurrent.futures import CancelledError
 from pathlib import Path
 
 import psutil
 import pytest
 
-from helpers.workers import WorkerPool, WorkerStalledError
+from helpers.workers import WorkerDiedError, WorkerPool, WorkerStalledError
 
 
 def square(item: int) -> int:
@@ -136,6 +139,108 @@ def test_the_exception_of_a_process_keeps_its_notes_and_its_trace():
         pool.get(4)
     assert caught.value.__notes__ == ["item 4"]
     assert "in fails" in str(caught.value.__cause__)
+
+
+NOTEBOOK_ERROR = """
+from helpers.workers import WorkerPool
+class TooDark(Exception):
+    pass
+def fails(item):
+    raise TooDark("plate 7")
+with WorkerPool(fails, 1, processes=True, ahead=1) as pool:
+    try:
+        pool.get(0)
+    except TooDark as error:
+        print("caught", error)
+"""
+
+
+def test_an_exception_class_of_the_main_script_comes_back_as_itself(tmp_path):
+    """A class from a script or a notebook cell, which workers cannot import, is caught by its own name."""
+    path = tmp_path / "own_error.py"
+    path.write_text(NOTEBOOK_ERROR)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("caught plate 7\n", "")
+
+
+class NeedsTwo(Exception):
+    """An error that does not come back from a pickle, as many people write them."""
+
+    def __init__(self, path, why):
+        super().__init__(f"{path}: {why}")
+
+
+def test_an_exception_that_cannot_be_pickled_arrives_as_its_text():
+    """It is not taken for a killed worker, and keeps its notes and its trace."""
+
+    def fails(item):
+        error = NeedsTwo("a.jpg", "too dark")
+        error.add_note(f"item {item}")
+        raise error
+
+    with WorkerPool(fails, 1, processes=True, ahead=1) as pool, pytest.raises(RuntimeError) as caught:
+        pool.get(4)
+    assert str(caught.value) == "NeedsTwo: a.jpg: too dark"
+    assert caught.value.__notes__ == ["item 4"]
+    assert "in fails" in str(caught.value.__cause__)
+
+
+def test_what_cannot_travel_to_a_process_is_refused_by_name():
+    """A lock in the function is a TypeError that says what to do."""
+    lock = threading.Lock()
+    with WorkerPool(lambda item: lock.locked(), 1, processes=True) as pool, pytest.raises(TypeError) as caught:  # noqa: ARG005
+        pool.get(0)
+    assert str(caught.value) == (
+        "what the workers run cannot be sent to a process: cannot pickle '_thread.lock' object. It, or the augment "
+        "function in it, holds something that belongs to one process: an open file, a lock, a generator. Make that "
+        "inside the function, or use threads: use_multiprocessing=False."
+    )
+
+
+def test_a_module_that_is_missing_in_the_worker_is_named(monkeypatch):
+    """What cannot be loaded there is that error, not a killed worker."""
+    module = types.ModuleType("made_here")
+    exec("def answer(item): return item", module.__dict__)
+    monkeypatch.setitem(sys.modules, "made_here", module)
+    with WorkerPool(module.answer, 1, processes=True) as pool, pytest.raises(ModuleNotFoundError) as caught:
+        pool.get(0)
+    assert str(caught.value) == "No module named 'made_here'"
+    assert caught.value.__notes__ == ["while a worker process loaded the function it runs"]
+
+
+def test_a_worker_killed_between_two_calls_is_reported():
+    """The next call finds the pool broken: the same error, with the item."""
+    with WorkerPool(pid_of_worker, 1, processes=True, ahead=1) as pool:
+        os.kill(pool.get(0), signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while not pool._executor._broken and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with pytest.raises(WorkerDiedError, match="before item 1 was made"):
+            pool.get(1)
+
+
+def pid_of_worker(item: int) -> int:
+    return os.getpid()
+
+
+@pytest.mark.parametrize("timeout_s", [0.2, 60])
+def test_closing_does_not_wait_for_a_worker_process_that_hangs(monkeypatch, timeout_s):
+    """After a stall, and after an interrupt, a stuck process is killed; the pool's own thread ends without a trace."""
+    monkeypatch.setattr("helpers.workers._PATIENCE_S", 0.1)
+
+    def hangs_from_one_on(item):
+        time.sleep(60 * min(item, 1))
+
+    for _ in range(3):
+        pool = WorkerPool(hangs_from_one_on, 1, processes=True, ahead=20)
+        pool.get(0)
+        pool._timeout_s = timeout_s
+        if timeout_s < 1:
+            with pytest.raises(WorkerStalledError):
+                pool.get(1)
+        start = time.monotonic()
+        pool.close()
+        assert time.monotonic() - start < 10
 
 
 SCRIPT = """
