@@ -36,8 +36,8 @@ open_lesson(keras=True)
 # ## 1. The nested loop
 #
 # Someone has 101,000 images in one HDF5 file: 70,700 to train on, 20,200 for validation. The file has 27 GB, the
-# machine has 8 GB of memory. `h5py` reads only the rows that a slice asks for. So the first idea of many of us is a
-# loop in a loop: for each epoch, for each piece of the file, read a slice and train on it.
+# machine has 8 GB of memory. `h5py` reads only the rows that a slice asks for. So a natural first idea is a loop in a
+# loop: for each epoch, for each piece of the file, read a slice and train on it.
 #
 # We try that on the toy file: 1,400 images to train on.
 
@@ -54,7 +54,9 @@ for name in file:
 
 # %% [markdown]
 # The model is small on purpose. It shrinks each image to 16 x 16 first, so that a step takes milliseconds even on a
-# laptop, as a step of a large model does on a GPU. Its first layer scales the pixels: that stays inside the model.
+# laptop, as a step of a large model does on a GPU. Its first layer scales the bytes to about -1 to 1, so a saved model
+# takes its scaling along. `compile` sets how it learns: the optimizer (Adam), the loss, and what else to report.
+# `set_random_seed` gives each new model the same first weights.
 
 # %%
 import keras  # models and training
@@ -81,8 +83,8 @@ def new_model():
 
 # %% [markdown]
 # Now the loop. `model.train_on_batch` does one update of the weights with the images it is given. There are 20 pieces
-# of 69 images, and beside each one a piece of 20 validation images. (`noqa` silences a linter, a program that reads
-# code: one of the faults is so plain that it complains.)
+# of 69 images, and beside each one a piece of 20 validation images. (`noqa` silences a linter, a program that checks
+# code: one of the faults is so plain that even the linter sees it.)
 
 
 # %%
@@ -106,7 +108,8 @@ nested_loop(new_model(), file, epochs=2)
 # %% [markdown]
 # ## 2. Which rows were used?
 #
-# A small class stands in for a dataset. It passes every slice on, and notes the rows.
+# A small class stands in for a dataset. It passes every slice on, and notes its rows. The loop gets a dictionary of
+# such stand-ins instead of the file, and cannot tell the difference.
 
 
 # %%
@@ -135,8 +138,8 @@ never = np.setdiff1d(np.arange(1400), used)
 print(f"used: {len(used)} of 1400; never: {len(never)} rows, {never[0]} to {never[-1]}")
 
 # %% [markdown]
-# The last 20 rows are never asked for, however many epochs we train. 69 should have been 70. Nothing complains: a slice
-# is a good slice, whatever is left out.
+# The last 20 rows are never asked for, however many epochs we train. 69 should have been 70. Nothing complains, because
+# each slice by itself is right.
 #
 # The question that this course starts from had the same slip: 100 pieces of 706.
 
@@ -144,7 +147,7 @@ print(f"used: {len(used)} of 1400; never: {len(never)} rows, {never[0]} to {neve
 print(f"{100 * 706:,} of 70,700 rows are used, {70_700 - 100 * 706} never")
 
 # %% [markdown]
-# The cure is to type no count by hand. Ask the dataset for its length, and let `range` step through it.
+# The cure: type no count by hand. Ask the dataset for its length, and let `range` step through it.
 
 
 # %%
@@ -157,8 +160,7 @@ print(len(pieces), "pieces; the last two:", pieces[-2:])
 print("rows:", sum(piece.stop - piece.start for piece in pieces))
 
 # %% [markdown]
-# 43 full pieces and one of 24 rows: all 1,400. The last piece is smaller. Remember that one; it comes back in section
-# 5.
+# 43 full pieces and one of 24 rows: all 1,400. Remember the smaller last piece: section 5 needs it.
 
 # %% [markdown]
 # **Checkpoint 1.** A split has 20,200 rows. A loop reads `data[k * 64 : (k + 1) * 64]` for `k in range(315)`. How many
@@ -176,7 +178,7 @@ print("rows:", sum(piece.stop - piece.start for piece in pieces))
 # **The number of the epoch is lost.** Both loops call their variable `n`. Say you want to save the model once an
 # epoch, under the epoch's number.
 #
-# **Predict:** Three epochs of 20 pieces. How many epochs are trained, and which names do the files get?
+# **Predict:** Three epochs of 20 pieces. How many names are in the list at the end, and which?
 
 # %%
 names = []
@@ -187,8 +189,8 @@ for n in range(3):
 print(names)
 
 # %% [markdown]
-# Three epochs: `range` keeps its own count. But `n` is 19 each time, so the three files are one file, overwritten
-# twice. A learning rate that should fall with the epoch would never fall.
+# Three: each `range` keeps its own count, so all epochs are trained. But `n` is 19 at the end of each, so the three
+# files are one file, overwritten twice. A learning rate that should fall with the epoch would never fall.
 
 # %% [markdown]
 # **Validation images are read and never used.** The loop reads them, gives them a name, and drops them.
@@ -213,7 +215,7 @@ figures.show(figures.order_strip(strips, kind="row"))
 
 # %% [markdown]
 # Does it matter? In this file not much, because its rows were mixed when it was built. In a file that is sorted by
-# class it is ruin. We can try that: the toy images fit into memory, so we train on them in two orders.
+# class it ruins the training. We can try that: the toy images fit into memory, so we train on them in two orders.
 
 # %%
 all_images, all_labels = file["train_img"][:], file["train_labels"][:]
@@ -237,8 +239,8 @@ for name, order in orders.items():
 models = {name: train_in_order(order) for name, order in orders.items()}
 
 # %% [markdown]
-# **Predict:** Both models saw the same 1,400 images twice. What does the second one answer when it is shown 400
-# validation images, 50 of each class?
+# **Predict:** Both models saw the same 1,400 images twice. What does the second one ("sorted by class") answer when it
+# is shown 400 validation images, 50 of each class?
 
 # %% tags=["nbval-ignore-output"]
 answers = {}
@@ -251,14 +253,17 @@ for name, model in models.items():
 print("more than 9 of 10 answers are one class:", {name: bool(max(n) > 360) for name, n in answers.items()})
 
 # %% [markdown]
-# In sorted order the model sees 175 images of one class in a row, then of the next. Each class pulls it away from the
-# one before, and it ends with one answer to everything. Section 6 shuffles.
+# In sorted order the model sees 175 images of one class in a row, then of the next. Each class undoes what the one
+# before has taught, and in the end the model has one answer to everything. It need not be the class that came last: the
+# model gives all classes nearly the same probability, whatever it is shown. Section 6 shuffles.
 
 # %% [markdown]
 # ## 4. One huge batch
 #
 # The question trained on 706 images in each step, because they "fit in the memory easily". They do, as bytes. A model
-# computes with float32, four bytes a number, and keeps the output of every layer for the way back.
+# computes with float32, four bytes a number, and keeps the output of every layer until the update is computed.
+# InceptionV3 is a well-known model for images of 299 x 299 pixels; its first layer makes 32 maps of 149 x 149 numbers
+# from each.
 
 # %%
 pixels = 706 * 299 * 299 * 3
@@ -268,7 +273,7 @@ first_layer = 706 * 149 * 149 * 32
 print(f"output of InceptionV3's first layer:  {4 * first_layer / 1e6:6,.0f} MB")
 
 # %% [markdown]
-# The output of one layer fills the 2 GB card of the question, and it is the first layer of many.
+# The output of this one layer fills the 2 GB card of the question, and many layers follow.
 #
 # There is a second price. One step is one update of the weights, whether it saw 32 images or 706.
 
@@ -277,8 +282,8 @@ for batch_size in (706, 32):
     print(f"batches of {batch_size}: {len(slices(70_700, batch_size)):,} updates an epoch")
 
 # %% [markdown]
-# That is 22 times fewer. On the toy data we keep this ratio: batches of 704 against batches of 32, five epochs
-# each. Both see the same images equally often.
+# With the large batches there are 22 times fewer. On the toy data we keep this ratio: batches of 704 against batches of
+# 32, five epochs each, everything else the same. Both see the same images equally often.
 
 # %% tags=["nbval-ignore-output"]
 valid_images, valid_labels = file["valid_img"][:], file["valid_labels"][:]
@@ -292,28 +297,29 @@ for batch_size in (704, 32):
 print("small batches are ahead by 0.1 or more:", accuracy[32] > accuracy[704] + 0.1)
 
 # %% [markdown]
-# The same reading, the same number of images computed, and far less learned. One fault is left: all the work is done
-# one after the other, and the model waits while the file is read. Section 8 measures that.
+# The same images read and computed, and far less learned. One fault is left, the sixth: reading and training take
+# turns, and the model waits while the file is read. Section 8 measures that.
 
 # %% [markdown]
-# **Checkpoint 2.** Here is the loop once more. Name its six faults, and what each costs.
+# **Checkpoint 2.** Here is the loop once more, with the numbers of the question. Name its six faults, and what each
+# costs.
 #
 # ```python
 # for n in range(epochs):
-#     for n in range(20):
-#         images = file["train_img"][n * 69 : (n + 1) * 69]
+#     for n in range(100):
+#         images = file["train_img"][n * 706 : (n + 1) * 706]
 #         ...
-#         valid_images = file["valid_img"][n * 20 : (n + 1) * 20]
+#         valid_images = file["valid_img"][n * 202 : (n + 1) * 202]
 #         ...
 #         model.train_on_batch(images, labels)
 # ```
 #
 # <details><summary>Answer</summary>
 #
-# 1. Counts typed by hand: 20 rows never train the model (in the question 100).
+# 1. Counts typed by hand: 100 rows never train the model.
 # 2. Two loops, one variable: the epoch's number is lost, and files overwrite each other.
 # 3. Validation is read and not used: time and disk for nothing, and you do not know how good the model is.
-# 4. The same order in every epoch: harmless in a shuffled file, ruin in a sorted one.
+# 4. The same order in every epoch: little harm in a mixed file, but in a sorted one the model learns nothing.
 # 5. Huge batches: much memory, few updates.
 # 6. Reading and training take turns in one thread: the model waits.
 #
@@ -322,8 +328,8 @@ print("small batches are ahead by 0.1 or more:", accuracy[32] > accuracy[704] + 
 # %% [markdown]
 # ## 5. Validation by hand
 #
-# `train_on_batch` has a sister: `test_on_batch` computes loss and metrics of one batch and changes no weights. We give
-# it the model that was trained last.
+# `train_on_batch` has a sister: `test_on_batch` computes loss and metrics of one batch and changes no weights. We call
+# it on the model that was trained last.
 
 # %%
 part = model.test_on_batch(valid_images[:64], valid_labels[:64], return_dict=True)
@@ -332,7 +338,7 @@ again = model.test_on_batch(valid_images[:64], valid_labels[:64], return_dict=Tr
 print("the same a second time:", np.isclose(part["loss"], again["loss"]))
 
 # %% [markdown]
-# Is that number about this batch alone? Earlier releases of Keras 3 returned the mean over all calls so far, and
+# Are the numbers about this batch alone? Earlier releases of Keras 3 returned the mean over all calls so far, and
 # curves looked smooth and wrong. We ask for another batch, and then for the first one again.
 
 # %%
@@ -404,10 +410,11 @@ strips = {"the file": in_file_order, "batches mixed": mixed_batches, "rows mixed
 figures.show(figures.order_strip(strips, kind="row"))
 
 # %% [markdown]
-# In the middle strip each batch keeps one shade: the same 32 images are together in every epoch. In a file sorted by
-# class each batch would still hold one class or two. **Second step: mix the rows**, as in the last strip.
+# In the middle strip each batch keeps one shade. However the batches are mixed, the same 32 images stay together. In a
+# file sorted by class each batch would still hold one class or two.
 #
-# Now a batch is 32 rows from all over the file. HDF5 takes a list of rows as an index. What does it say to ours?
+# **Second step: the order of the rows**, as in the last strip. Now a batch is 32 rows from all over the file. Lesson 01
+# gave HDF5 a list of rows as an index. What does it say to ours?
 
 # %%
 from helpers.course.lesson import fails_with  # prints the error that is meant to come
@@ -418,8 +425,8 @@ with fails_with(TypeError):
     file["train_img"][rows]
 
 # %% [markdown]
-# The list must be sorted. So many programs sort it. Now the images come in the order of the file, and the labels have
-# to follow.
+# As in lesson 01: the list must be sorted, so many programs sort it. Then the images come in the order of the file, and
+# the labels have to follow.
 #
 # **Predict:** Images are read by sorted rows, labels are taken by the rows as they were. The batch has 32 images of 8
 # classes. How many labels fit their image?
@@ -430,11 +437,12 @@ fits = classes[np.sort(rows)] == classes[rows]
 print(f"{fits.sum()} of {len(rows)} labels fit")
 
 # %% [markdown]
-# Nothing complains: shapes and types are right. The model trains on nonsense.
+# By chance one label in 8 fits, about 4 of 32; here it was 2. Nothing complains: shapes and types are right. A model
+# would train on nonsense.
 #
-# The list index has a second trap: lesson 01 measured how slow it is, and read row by row instead. The kit has that
-# as `RowReader`. It takes rows in any order, repeated and negative ones too, and gives them in the order asked for:
-# nothing has to be sorted, and nothing put back.
+# The list index has a second trap: lesson 01 measured how slow it is, and read row by row instead. The kit (`helpers`,
+# the package that comes with this course) has `RowReader` for that. It takes rows in any order, repeated and negative
+# ones too, and gives the images in the order asked for: nothing has to be sorted, and nothing put back.
 
 # %%
 from helpers import RowReader  # rows of one dataset, in any order
@@ -443,13 +451,13 @@ reader = RowReader(path, "train_img")
 print("the images in the order asked for:", np.array_equal(reader.read(rows), all_images[rows]))
 
 # %% [markdown]
-# `benchmark` runs a function a few times and keeps the median, so that one slow run does not count.
+# `benchmark`, from lesson 01, gives the median of several runs. Each run reads 32 fresh rows.
 
 # %% tags=["nbval-ignore-output"]
 from helpers.course.meters import benchmark
 
-with_list = benchmark(lambda: file["train_img"][np.sort(rows)], items=32)
-with_reader = benchmark(lambda: reader.read(rows), items=32)
+with_list = benchmark(lambda: file["train_img"][np.sort(rng.permutation(1400)[:32])], items=32)
+with_reader = benchmark(lambda: reader.read(rng.permutation(1400)[:32]), items=32)
 speeds = [with_list.per_second, with_reader.per_second]
 figures.show(figures.bars(["list index", "RowReader"], speeds, "images/s", log=True))
 
@@ -461,17 +469,17 @@ print("RowReader is at least 3 times faster:", with_reader.times_faster_than(wit
 #
 # <details><summary>Answer</summary>
 #
-# The rows inside a batch: the same images meet in every epoch. In a class-sorted file every batch still has one or two
-# classes.
+# Which rows are in a batch: the same images meet in every epoch. In a class-sorted file every batch still has one or
+# two classes.
 #
 # </details>
 
 # %% [markdown]
 # ## 7. A fair loop
 #
-# Now the parts come together. The order of an epoch is drawn from the seed and the number of the epoch, so that every
-# run gives the same one, and every epoch another. Images are read batch by batch. Labels are small (7 MB for the
-# 70,700 of the question), so they stay in memory, and any order of rows is cheap there.
+# Now the parts come together. The order of an epoch is drawn from a seed and the number of the epoch: each epoch has
+# its own, and a second run has the same ones. Images are read batch by batch. Labels are small (7 MB for the 70,700
+# images of the question), so they stay in memory, where any order of rows is cheap.
 
 # %%
 batch_size = 32
@@ -482,7 +490,7 @@ def order_of(epoch, n, seed=0):
 
 
 def train_one_epoch(model, epoch):
-    """Train on every row once; returns the mean loss over the rows."""
+    """Train on every row once; returns the mean loss, weighted by batch size."""
     order, total = order_of(epoch, len(reader)), 0.0
     for piece in slices(len(order), batch_size):
         rows = order[piece]
@@ -510,6 +518,10 @@ model = new_model()
 history = train(model, epochs=6)
 figures.show(figures.curves(history))
 
+# %% [markdown]
+# The training loss of an epoch is a mean over its steps, and the model was worse in the first ones. The validation loss
+# is measured after the last step. So the first can be the higher one, as it is in epoch 1.
+
 # %%
 served = np.concatenate([order_of(epoch, 1400) for epoch in range(6)])
 print("times each row was used in 6 epochs:", set(np.bincount(served).tolist()))
@@ -517,14 +529,15 @@ print("another order each epoch:", not np.array_equal(order_of(0, 1400), order_o
 print("validation loss fell by 0.3 or more:", history["val_loss"][0] - history["val_loss"][-1] > 0.3)
 
 # %% [markdown]
-# So `train_on_batch` gives no help with validation and shuffling, as the question says. Some thirty lines do: you have
-# read them. Every row once an epoch, in a new order, with a true validation loss.
+# `train_on_batch` gives no help with validation and shuffling. About thirty lines of our own do: every row once an
+# epoch, in a new order, with a true validation loss.
 
 # %% [markdown]
 # ## 8. Where the time goes
 #
-# One fault is left: everything happens in one thread. We note for some steps when the file was read, and when the
-# model trained.
+# One fault is left: everything happens in one thread. We note for six steps when the file was read, and when the model
+# trained. A timeline has *lanes*, one for the file and one for the model; each entry is a start, an end, and what was
+# done.
 
 # %%
 import time  # a clock
@@ -558,7 +571,7 @@ def by_list(rows):
 print("same images:", np.array_equal(by_list(rows), reader.read(rows)))
 
 # %% [markdown]
-# Six steps of each:
+# Six steps of each. The reads of `RowReader` are so short that the picture may hardly show them:
 
 # %% tags=["nbval-ignore-output"]
 runs = {"list index": watch_steps(by_list), "RowReader": watch_steps(reader.read)}
@@ -566,8 +579,8 @@ lanes = {f"{lane}, {name}": spans for name, lanes in runs.items() for lane, span
 figures.show(figures.timeline(lanes))
 
 # %% [markdown]
-# The file and the model take turns: at no moment does one read while the other trains. The share of the time that the
-# model waits is the number to watch.
+# Follow the upper two lanes from left to right: the file and the model take turns. At no moment is there reading while
+# the model trains. The share of the time that the model waits is the number to watch.
 
 
 # %%
@@ -577,7 +590,8 @@ def share_waiting(lanes):
 
 
 # %% [markdown]
-# **Predict:** On a GPU the same step may take a tenth of the time. Does the share of waiting fall, stay, or grow?
+# **Predict:** A GPU may train in a tenth of the time, while reading takes as long as before. Does the share of waiting
+# fall, stay, or grow?
 
 # %% tags=["nbval-ignore-output"]
 shares = {name: share_waiting(lanes) for name, lanes in runs.items()}
@@ -590,11 +604,10 @@ waits = {name: sum(end - start for start, end, kind in lanes["file"]) for name, 
 print("the list index makes the model wait at least 3 times longer:", waits["list index"] > 3 * waits["RowReader"])
 
 # %% [markdown]
-# With `RowReader` the wait is shorter: the images are small, and the system keeps this little file in memory. But it is
-# never zero. It grows with the size of the images, with a slow disk, with augmentation, and with every GPU that is
-# faster than this model on your processor. The cure is to make the next batch **while** the model trains on this one.
-# A loop of ours would need threads or processes for that. Keras has them, if we hand it batches instead of calling
-# it: lesson 03.
+# With `RowReader` the wait is short, because the images are small and the system keeps this little file in memory. It
+# grows with larger images, a slow disk, and augmentation. And the faster the device trains, the larger is its share.
+# The cure is to make the next batch **while** the model trains on this one. A loop of ours would need threads or
+# processes for that. Keras has them, if it may ask us for batches: lesson 03.
 
 # %% [markdown]
 # **Checkpoint 5.** A step reads for 30 ms and trains for 50 ms. What share does the model wait? How much faster could
@@ -602,8 +615,8 @@ print("the list index makes the model wait at least 3 times longer:", waits["lis
 #
 # <details><summary>Answer</summary>
 #
-# 30 of 80 ms: 0.375. Beside each other a step takes as long as the longer part, 50 ms instead of 80: 1.6 times
-# faster.
+# 30 of 80 ms: 0.375. When both run at the same time, a step takes as long as the longer part, 50 ms instead of 80: 1.6
+# times faster.
 #
 # </details>
 
@@ -611,9 +624,9 @@ print("the list index makes the model wait at least 3 times longer:", waits["lis
 # ## 9. When a loop of your own is right
 #
 # When one step is more than "batch in, update out": two models that train in turn (a GAN), batches that depend on what
-# the model has just learned, several losses with rules of their own. Then write the loop, and give it its batches
-# from the classes of the next lessons. For everything else `fit` brings what our loop still lacks: callbacks that save
-# the best model and stop in time, a progress bar, class weights, and batches made ahead.
+# the model has just learned, several losses with rules of their own. Then write the loop, and take its batches from the
+# classes of the next lessons. For everything else `model.fit`, Keras' own loop, brings what ours still lacks: it saves
+# the best model, stops in time, shows progress, weights classes, and has batches made ahead.
 
 # %%
 reader.close()

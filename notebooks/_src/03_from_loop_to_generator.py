@@ -35,8 +35,8 @@ open_lesson(keras=True)
 # %% [markdown]
 # ## 1. What a generator is
 #
-# In lesson 02 we called the model with each batch. Now we turn it round: Keras trains, and asks us for the next batch.
-# Python's tool for "the next one, please" is the generator: a function with `yield` in it.
+# In lesson 02 we called the model with each batch. Now we turn it round: Keras' own loop, `model.fit`, asks us for the
+# next batch. Python's tool for "the next one, please" is the generator. A function with `yield` in it makes one.
 
 # %%
 import h5py  # HDF5 files from Python
@@ -59,8 +59,8 @@ def batches_once(batch_size):
 # %% [markdown]
 # The log notes each read. The file has 1,400 training images.
 #
-# **Predict:** We call the function, and then ask for one batch. How many reads has the log after the first line, and
-# how many after the second?
+# **Predict:** We call the function, and then ask for one batch. How many reads does the log hold after the call, and
+# how many after `next`?
 
 # %%
 source = batches_once(100)
@@ -73,20 +73,30 @@ print("after next:    ", len(log), "read;", images.shape, images.dtype)
 # the loop; the following `next` goes on from there. One batch is in memory, however long the file is.
 
 # %% [markdown]
-# **Checkpoint 1.** What is printed, and in which order? `def two(): print("a"); yield 1; print("b"); yield 2`, then
-# `g = two()`, `next(g)`.
+# **Checkpoint 1.** What is printed, and by which line?
+#
+# ```python
+# def two():
+#     print("a")
+#     yield 1
+#     print("b")
+#     yield 2
+#
+# g = two()
+# next(g)
+# ```
 #
 # <details><summary>Answer</summary>
 #
-# Only `a`. `b` would be printed by a second `next(g)`; the call `two()` itself prints nothing.
+# Only `a`, by `next(g)`. The call `two()` itself prints nothing, and `b` would need a second `next(g)`.
 #
 # </details>
 
 # %% [markdown]
 # ## 2. A generator runs dry
 #
-# A model to feed. It is as small as a model can be, because this lesson is about its food. `new_model` takes the
-# library as an argument: section 10 needs the same model from an older one.
+# We need a model to feed, and a very small one will do. `new_model` takes the library as an argument, because section
+# 10 makes the same model with Keras 2.
 
 # %%
 import keras  # models and training
@@ -107,8 +117,8 @@ def new_model(library, learning_rate=0.003):
 
 
 # %% [markdown]
-# `fit` takes a generator. It cannot know how many batches will come, so we say what an epoch is: 14 steps. A callback
-# counts the steps that were really trained. (`shuffle=False`: Keras cannot shuffle what a generator gives, and warns.)
+# `fit` takes a generator. It cannot know how many batches will come, so we say what an epoch is: 14 steps. A
+# **callback** is an object whose methods `fit` calls on the way. Ours counts the steps that were really trained.
 
 # %%
 steps = []
@@ -123,8 +133,10 @@ class CountSteps(keras.callbacks.Callback):
 
 
 # %% [markdown]
-# **Predict:** `batches_once(100)` has 14 batches. We ask for three epochs of 14 steps. What does Keras report for the
-# second epoch?
+# Keras cannot shuffle what a generator gives, and would warn; `shuffle=False` says that we know.
+#
+# **Predict:** `batches_once(100)` has 14 batches. We ask for three epochs of 14 steps. Is there an error? How many
+# steps has the second epoch, and what is its loss?
 
 # %%
 import warnings  # to catch a warning, and print it
@@ -138,10 +150,11 @@ print("a warning:", str(caught[0].message).split(";")[0])
 print("steps trained:", steps, " loss of epoch 2:", history.history["loss"][1])
 
 # %% [markdown]
-# No error. Epoch 2 has no step and a loss of 0.0: the best loss there ever was, for everything that looks for the best.
-# Epoch 3 is stranger still: Keras had looked at two batches before the training, had kept them, and trained on those.
+# No error, only a warning. Epoch 2 has no step and a loss of 0.0, and whatever keeps the epoch with the lowest loss
+# will keep this one. Epoch 3 is stranger still. Before the training Keras had taken two batches, to learn their shapes;
+# it kept them, and now trained on them.
 #
-# The cure is one line: never end.
+# The cure: never end. (`yield from` hands out everything that another generator gives.)
 
 
 # %%
@@ -160,7 +173,8 @@ print("steps trained:", steps, " loss falls:", history.history["loss"][2] < hist
 # ## 3. How many steps are an epoch?
 #
 # 1,400 rows in batches of 64 are 21.875 batches. Rounded down, the last 56 rows are left out; rounded up, the last
-# batch is smaller. And the number must be an `int`.
+# batch is smaller. `//` rounds down, and with two minus signs it rounds up. The number must be an `int`, which
+# `np.floor` does not give.
 
 # %%
 from helpers.course.lesson import fails_with  # prints the error that is meant to come
@@ -170,8 +184,8 @@ with fails_with(TypeError):
     new_model(keras).fit(batches_for_ever(64), steps_per_epoch=np.floor(1400 / 64), shuffle=False, verbose=0)
 
 # %% [markdown]
-# Round down is what we see most. What happens to the last 56 rows, when the generator never ends? A generator of row
-# numbers shows it; `islice` takes the 21 batches that Keras would take.
+# Most published code rounds down. What happens to the last 56 rows then, if the generator never ends? A generator of
+# row numbers shows it; `islice` takes the 21 batches that Keras would take.
 #
 # **Predict:** At which row does the second epoch start?
 
@@ -200,8 +214,8 @@ for epoch in range(3):
 #
 # <details><summary>Answer</summary>
 #
-# 20,200 / 128 = 157.8: 158 steps. With 157 each validation leaves 104 rows out or takes them in, others each time: the
-# next one begins with the rows that are left over.
+# 20,200 / 128 = 157.8: 158 steps. With 157 the first validation leaves the last 104 rows out, and the second begins
+# with them: each validation sees other rows.
 #
 # </details>
 
@@ -215,7 +229,7 @@ for epoch in range(3):
 # file, which could be read slice by slice, and measure memory.
 
 # %% tags=["nbval-ignore-output"]
-import tensorflow as tf  # the backend of Keras here; the legacy class is found through it
+import tensorflow as tf  # the library that computes for Keras here; the legacy class is found through it
 
 from helpers.course.meters import MemoryMeter  # the most memory used inside a block, above the start
 
@@ -238,7 +252,7 @@ del flow
 # %% [markdown]
 # ## 5. The directory generator
 #
-# The way many of us start reads image files from a folder. We make such a folder: 12 plates.
+# Many of us start with a generator that reads image files from a folder. We make such a folder: 12 plates.
 
 # %%
 from pathlib import Path  # paths as objects
@@ -254,7 +268,8 @@ for number, plate in enumerate(plates):
 
 # %% [markdown]
 # The generator lists the folder, reads as many files as a batch needs, scales to the range -1 to 1, and starts again
-# with a shuffled list when it has come to the end. `path_of` says how a name becomes a path.
+# with a shuffled list when it has come to the end. Two arguments are ours: `path_of` makes a path of a name, and
+# `served` notes the names in the order they are read.
 
 # %%
 import random  # Python's own dice
@@ -294,8 +309,8 @@ with fails_with(cv2.error):
 
 # %% [markdown]
 # `name[0]` is the letter p, and a bare name is looked for beside the notebook. A folder written as `~` is not found
-# either: the shell expands that sign, Python does not. `imread` returns `None` and does not complain. The error comes
-# one step later, from `resize`, and speaks of an empty size.
+# either: the shell makes your home folder of that sign, Python does not. `imread` returns `None` and does not complain.
+# The error comes one step later, from `resize`, and speaks of an empty size (`ssize.empty()`), not of a missing file.
 #
 # With the right path it runs. We look at what it gives.
 
@@ -330,8 +345,10 @@ except ValueError as error:
     print(str(error).split(" Received")[0])
 
 # %% [markdown]
+# It wants pairs: inputs and targets (the labels).
+#
 # **Fault 5: the first pass is not shuffled.** The list is shuffled only when it has been used up. We took one batch of
-# all 12 for ourselves, Keras took the second.
+# all 12 for ourselves; Keras took the second, before it complained.
 
 # %%
 listed = [file.name for file in folder.iterdir()]
@@ -339,8 +356,8 @@ print("first pass in the order of the list: ", served[:12] == listed)
 print("second pass in the order of the list:", served[12:24] == listed)
 
 # %% [markdown]
-# Names of a class often stand together in such a list, and lesson 02 showed what an unshuffled pass does then. The
-# shuffle draws from Python's global `random`, so no second run is like the first.
+# Names of a class often stand together in such a list, and lesson 02 showed what an unshuffled pass does then. And the
+# shuffle draws from Python's global `random` without a seed, so no run can be repeated.
 #
 # **Fault 6: one at a time.** Reading and decoding is work for several workers, and only one can use a generator:
 # section 7.
@@ -348,8 +365,9 @@ print("second pass in the order of the list:", served[12:24] == listed)
 # %% [markdown]
 # ## 6. The shuffled index generator
 #
-# The best-known answer reads from HDF5. Training and validation are two lists of rows of one dataset. Each pass
-# shuffles the list, cuts it into batches, sorts each batch for HDF5, subtracts the mean, and lets `flow` augment.
+# The best-known answer reads from HDF5. Training and validation are two lists of rows of one dataset (here 1,200 and
+# 200 rows of `train_img`). Each pass shuffles the list, cuts it into batches, sorts each batch for HDF5, subtracts the
+# mean, and lets `flow` augment.
 
 # %%
 rng = np.random.default_rng(0)
@@ -375,9 +393,9 @@ with fails_with(TypeError):
     next(shuffled_batches(path, np.arange(1200), 32))
 
 # %% [markdown]
-# **Fault 1: uint8 minus float.** The result has no place in the array of small whole numbers. `images - mean` would
-# work, and be float64 again. Scaling belongs into the model: a layer does it on the device, and batches stay bytes. So
-# we leave the mean out, and go on.
+# **Fault 1: uint8 minus float.** (The error is a kind of `TypeError`.) `-=` must put the result into the array of
+# bytes, where fractions have no place. `images - mean` would work, and be float64 again. Scaling belongs in the model:
+# a layer does it on the device, and batches stay bytes. So we leave the mean out, and go on.
 #
 # **Predict:** `train_rows` counts from 0 to 1199. We ask for one batch. What does `train_rows` hold afterwards?
 
@@ -392,8 +410,8 @@ print("still 0, 1, 2 ...:", np.array_equal(train_rows, np.arange(1200)))
 # **Fault 2: your list is reordered.** `shuffle` works in place, and `part` is a view: sorting it sorts a piece of your
 # array as well. Whoever uses the list elsewhere gets another order.
 #
-# **Fault 3: validation is shuffled too.** You note the true labels, ask the model for predictions through the
-# generator, and compare.
+# **Fault 3: validation is shuffled too.** You note the true labels in the order of your list, ask the model for
+# predictions through the generator, and compare one by one.
 #
 # **Predict:** The model is perfect: it answers every image rightly. There are 8 classes. What accuracy do you see?
 
@@ -407,8 +425,10 @@ answers = np.concatenate([labels.argmax(axis=1) for images, labels in islice(sou
 print(f"accuracy of the perfect model: {np.mean(answers == truth):.0%}")
 
 # %% [markdown]
+# About one in 8, which is chance: a prediction is compared with the label of some other image.
+#
 # **Fault 4, or none: the sort undoes the shuffle inside a batch.** Each batch comes in the order of the file. Does the
-# model care? It takes the mean over the batch. We train two models with one batch, sorted and mixed.
+# model care? Its loss is the mean over the batch. We train two models with one batch, sorted and mixed.
 
 # %%
 mixed = rng.permutation(len(images))
@@ -419,15 +439,22 @@ print("same weights to 6 digits:", all(np.allclose(a, b, atol=1e-6) for a, b in 
 
 # %% [markdown]
 # No fault: the order inside a batch does not matter here. But the sort is needed only because of the list index, and
-# that is **fault 5**, the trap of lesson 02. The same batches through `RowReader`:
+# that is **fault 5**, the trap of lesson 02. We read images and labels of such batches through `RowReader` as well:
 
 # %% tags=["nbval-ignore-output"]
 from helpers import RowReader  # rows of one dataset, in any order, without a list index
 from helpers.course.meters import benchmark  # runs a function a few times, and keeps the median
 
-source, reader = shuffled_batches(path, train_rows, 32, subtract_mean=False), RowReader(path, "train_img")
-by_list = benchmark(lambda: next(source), items=32)
-by_row = benchmark(lambda: reader.read(rng.permutation(1200)[:32]), items=32)
+source = shuffled_batches(path, train_rows, 32, subtract_mean=False)
+readers = [RowReader(path, name) for name in ("train_img", "train_labels")]
+
+
+def next_by_row():
+    rows = rng.permutation(1200)[:32]
+    return [reader.read(rows) for reader in readers]
+
+
+by_list, by_row = benchmark(lambda: next(source), items=32), benchmark(next_by_row, items=32)
 figures.show(figures.bars(["list index", "RowReader"], [by_list.per_second, by_row.per_second], "images/s", log=True))
 
 # %%
@@ -446,11 +473,11 @@ print("images and labels given:", (together[:, 0, 0, 0] == kept).sum(), "of 32 f
 print("images alone given:     ", (alone[:, 0, 0, 0] == classes).sum(), "of 32 fit")
 
 # %% [markdown]
-# Given both, `flow` shuffles both: no harm, but a copy in float32, four times the bytes. Given the images alone it
+# Given both, `flow` shuffles both: no harm, but a copy in float32, four times the bytes. Given the images alone, it
 # separates them from their labels, and nothing complains.
 #
-# **Fault 7: steps rounded down, typed by hand.** `validation_steps = 200 // 64` are 3 steps of a pass of 4. We give
-# a model that cannot change (learning rate 0) three epochs.
+# **Fault 7: steps rounded down.** A validation pass of 200 rows in batches of 64 has 4 steps; `200 // 64` are 3. We
+# train a model for three epochs with a learning rate of 0, so it cannot change.
 
 # %%
 frozen = new_model(keras, learning_rate=0.0)
@@ -469,7 +496,8 @@ print("different validation losses:", len({round(loss, 4) for loss in history.hi
 # %% [markdown]
 # One model, three losses: each validation sees other rows. A callback that keeps the best model keeps the luckiest.
 #
-# **Fault 8: a queue of 100.** A queue holds finished batches. How much is that?
+# **Fault 8: a queue of 100.** Such answers often set `max_queue_size=100`: up to 100 finished batches wait in memory.
+# How much is that?
 
 # %%
 batch_mb = 128 * 299 * 299 * 3 * 4 / 1e6
@@ -480,7 +508,7 @@ with fails_with(TypeError):
     new_model(keras).fit(batches_for_ever(100), steps_per_epoch=1, max_queue_size=100, verbose=0)
 
 # %% [markdown]
-# Today's `fit` refuses the argument: its place is now the dataset.
+# Today's `fit` refuses the argument: it is now a setting of the dataset (section 8).
 #
 # **Fault 9: the file is opened and never closed.** While the generator lives, nobody can write to the file. We try
 # that with a small file.
@@ -496,8 +524,8 @@ with h5py.File(small, "r+") as file:
     print("after source.close():", file.mode)
 
 # %% [markdown]
-# With `with h5py.File(...)` inside, as in section 1, the file is closed when the generator is. Nobody closes one by
-# hand, though.
+# `close` ends the generator, and the file goes with it. With `with h5py.File(...)` inside, as in section 1, that is
+# sure to happen. But hardly anybody calls `close` on a generator.
 
 # %% [markdown]
 # **Checkpoint 3.** A colleague's generator begins like this. Name three faults.
@@ -522,8 +550,9 @@ with h5py.File(small, "r+") as file:
 # %% [markdown]
 # ## 7. One generator, one consumer
 #
-# A model that waits wants two workers that make batches at the same time. One thread asks for a batch, and while that
-# one is being made, we ask for the next.
+# If the model waits for batches, two workers should make them at the same time. We try it with threads: one asks for a
+# batch, and while that one is being made, we ask for the next. Two flags (`Event`) hold that moment: `inside` says that
+# the generator is at work, `may_end` lets it finish.
 
 # %%
 import threading  # several lines of work in one process
@@ -561,7 +590,7 @@ first, second = batches_for_ever(100), batches_for_ever(100)
 print("two generators, the same first batch:", np.array_equal(next(first)[0], next(second)[0]))
 
 # %% [markdown]
-# The kit does not try:
+# The kit's `fit_generator` does not try, and says so:
 
 # %%
 from helpers import fit_generator  # the classic call, on today's Keras
@@ -603,8 +632,9 @@ class Batches(keras.utils.PyDataset):
 
 
 # %% [markdown]
-# The length is rounded up, once, here. The rows are a function of (seed, epoch, index), drawn afresh: no list to
-# reorder, no place to remember. Pixels stay uint8. The reader takes rows in any order.
+# The length is rounded up, once, here. `fit` calls `on_epoch_end`. The rows are a function of (seed, epoch, index),
+# computed anew each time: no list to reorder, no place to remember. Pixels stay uint8. The reader takes rows in any
+# order.
 
 # %%
 train = Batches(path, "train", 64, shuffle=True)
@@ -615,8 +645,8 @@ print("every row once:", np.array_equal(np.sort(served), np.arange(1400)))
 print("labels fit:", np.array_equal(train[17][1].argmax(axis=1), all_labels[train.rows(17)]))
 
 # %% [markdown]
-# **Predict:** Two threads ask for all batches at the same time, in backward order. Do they get the same batches as one
-# thread that counts from 0?
+# **Predict:** Two threads share the work and ask for the batches from the last to the first. Do they get the same
+# batches as one thread that counts from 0?
 
 # %%
 from concurrent.futures import ThreadPoolExecutor  # a pool of threads
@@ -627,8 +657,8 @@ with ThreadPoolExecutor(2) as pool:
 print("same batches:", all(np.array_equal(a, b) for a, b in zip(forward, reversed(backward), strict=True)))
 
 # %% [markdown]
-# The kit's `HDF5Sequence` is the same thing, grown up: it adds augmentation, worker processes, foreign files and many
-# checks. Same seed, same batches:
+# The kit's `HDF5Sequence` is the same thing, grown up: it adds augmentation, worker processes, files from other
+# programs, and many checks. Same seed, same batches:
 
 # %%
 from helpers import HDF5Sequence
@@ -645,16 +675,18 @@ print("same images as HDF5Sequence:", all(np.array_equal(grown_up[k][0], forward
 # <details><summary>Answer</summary>
 #
 # A generator has one state, the place where it stopped; its next batch depends on all calls before. `train[17]` depends
-# on seed, epoch and 17 alone: nobody can get in anybody's way, and no batch is made twice or left out.
+# on seed, epoch and 17 alone. So workers cannot get in each other's way: share out the numbers, and no batch is made
+# twice or left out.
 #
 # </details>
 
 # %% [markdown]
 # ## 9. Callbacks
 #
-# `fit` needs no steps now: the dataset has a length. And `fit` brings what our loop in lesson 02 lacked. Two callbacks
-# stand in nearly every training: one saves the best model, one stops when nothing gets better. Their names have to be
-# right. `val_` and the name of a metric: `val_loss`, `val_accuracy`. A Keras model file ends in `.keras`.
+# `fit` needs no steps now: the dataset has a length. And `fit` brings what our loop in lesson 02 lacked. Two ready-made
+# callbacks are used in nearly every training: `ModelCheckpoint` saves the best model, `EarlyStopping` stops when it
+# gets no better. Both need the name of what they watch (`monitor`). Old answers write `val_acc`, and `.hdf5` for the
+# file:
 
 # %%
 early = keras.callbacks.EarlyStopping(monitor="val_acc")
@@ -664,8 +696,8 @@ with fails_with(ValueError):
     keras.callbacks.ModelCheckpoint("best.hdf5")
 
 # %% [markdown]
-# Old answers say `val_acc` and `.hdf5`. Both are errors today. The right names do this (`shuffle=False`: the rows are
-# shuffled by the dataset, and the order of the batches may stay):
+# Both are errors today. The name is `val_` and the metric as `compile` has it: `val_loss`, `val_accuracy`. A Keras
+# model file ends in `.keras`. With the right names (and `shuffle=False`, because the dataset shuffles already):
 
 # %%
 best = keras.callbacks.ModelCheckpoint("data/best.keras", monitor="val_loss", save_best_only=True)
@@ -675,7 +707,8 @@ history = model.fit(train, validation_data=valid, epochs=12, callbacks=[best, st
 print("stopped before 12 epochs:", len(history.history["loss"]) < 12)
 
 # %% [markdown]
-# `min_delta=0.05` asks for a gain of 0.05 an epoch at least, so that you see it stop. The file holds the best epoch:
+# `min_delta=0.05` and `patience=1` stop the training after one epoch that gains less than 0.05. That is strict, so that
+# you see it stop. The file holds the best epoch:
 
 # %%
 again = keras.saving.load_model("data/best.keras")
@@ -713,8 +746,9 @@ print(caught[0].message)
 print("loss falls:", history.history["loss"][2] < history.history["loss"][0])
 
 # %% [markdown]
-# The original trains, and warns. It knows nothing of a `PyDataset`. The kit's `fit_generator` has the arguments of the
-# original, drives today's Keras, and calls the original when it is given a tf_keras model. So one dataset feeds both.
+# The original trains, and warns. A `PyDataset` is unknown to it. The kit's `fit_generator` has the arguments of the
+# original. It drives today's Keras, and calls the original when the model is one of `tf_keras`. So one dataset feeds
+# both.
 
 # %%
 for model in (new_model(keras), new_model(tf_keras)):

@@ -577,7 +577,8 @@ print("a float32 batch has", float32_batch.nbytes // uint8_batch.nbytes, "times 
 #
 # - Send **uint8**, and let the model scale it (`normalization`, lesson 06): a quarter of the bytes.
 # - Prefer **threads**. Processes win when a batch costs much *Python* work of your own, which holds the lock, and few
-#   bytes. The next cell shows such a case: small toy pictures, and a function that counts in plain Python.
+#   bytes. The next cell has such a case: small toy pictures, and a function that counts in plain Python. Where two
+#   cores are free, two processes use both; two threads take turns.
 
 
 # %% tags=["nbval-ignore-output"]

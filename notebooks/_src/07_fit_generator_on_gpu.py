@@ -48,7 +48,8 @@ PRESET = "classroom"  # or "full"
 # %%
 TABLE = {
     # name: (classroom, full)
-    "file": ("data/toy_food_8x500_64px_seed0_drawing1.h5", "data/food101_299px.h5"),
+    "toy_food": ({"classes": 8, "per_class": 500, "size": 64, "seed": 0}, None),
+    "file": (None, "data/food101_299px.h5"),  # None: the toy food is drawn
     "needs_gpu": (False, True),
     "base": (None, "InceptionV3"),  # None: the small network of this course
     "weights": (None, "imagenet"),  # downloaded once; or the path of a weights file
@@ -65,39 +66,36 @@ SETTINGS = {
 
 # %% [markdown]
 # The toy file is drawn if it is missing, as in lesson 00, here with 500 plates a dish instead of 250. `pathlib` makes
-# the name a path.
+# a name a path.
 
 # %%
 from pathlib import Path
 
 from data_scripts.make_toy_food import toy_food_file  # draws the toy data
 
-if PRESET == "classroom":
-    toy_food_file("data", classes=8, per_class=500, size=64, seed=0)
 settings = SETTINGS[PRESET]
-path, batch_size, seed = Path(settings["file"]), settings["batch_size"], 0
+toy_food, batch_size, seed = settings["toy_food"], settings["batch_size"], 0
+path = toy_food_file("data", **toy_food) if toy_food else Path(settings["file"])
 
 # %% [markdown]
 # A run that cannot work should say so now, in one sentence, and not in an hour.
 
 
 # %%
-def what_is_missing(settings, gpus):
+def what_is_missing(settings, path, gpus):
     if settings["needs_gpu"] and not gpus:
         return 'This preset needs a GPU, and Keras sees none. Set PRESET = "classroom", or see section 8.'
-    if not Path(settings["file"]).exists():
-        return f'{settings["file"]} does not exist. Build it (section 8), or set PRESET = "classroom".'
+    if not path.exists():
+        return f'{path} does not exist. Build it (section 8), or set PRESET = "classroom".'
     return None
 
 
 # %% [markdown]
-# **Predict:** This computer may have no GPU and surely no file of that name. What do the three lines say?
+# **Predict:** The full run without a GPU, then with a GPU but without the file. What do the two lines say?
 
 # %%
-elsewhere = {**SETTINGS["full"], "file": "data/food101_elsewhere.h5"}
-print("full, no GPU:     ", what_is_missing(elsewhere, gpus=[]))
-print("full, GPU, no file:", what_is_missing(elsewhere, gpus=["gpu:0"]))
-print("classroom:        ", what_is_missing(SETTINGS["classroom"], gpus=[]))
+print(what_is_missing(SETTINGS["full"], Path("data/nowhere.h5"), gpus=[]))
+print(what_is_missing(SETTINGS["full"], Path("data/nowhere.h5"), gpus=["gpu:0"]))
 
 # %% [markdown]
 # And now for the preset that was chosen. If anything is missing, the notebook stops at this cell.
@@ -105,7 +103,7 @@ print("classroom:        ", what_is_missing(SETTINGS["classroom"], gpus=[]))
 # %%
 import keras  # knows which devices there are
 
-if problem := what_is_missing(settings, keras.distribution.list_devices("gpu")):
+if problem := what_is_missing(settings, path, keras.distribution.list_devices("gpu")):
     raise RuntimeError(problem)
 print("ready:", PRESET)
 

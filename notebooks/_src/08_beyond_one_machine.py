@@ -384,7 +384,7 @@ for name, rate in ASSUMED.items():
     print(f"Food-101, {name}: {minutes:.1f} minutes of reading an epoch")
 
 # %% [markdown]
-# If a training step takes longer than that, nothing is lost: workers read while the model trains. If not, several
+# If the model needs longer than that for an epoch, nothing is lost: workers read while it trains. If not, several
 # *readers* help only when each has a disk of its own. Three processes on one disk still share its 100 MB a second.
 
 # %% [markdown]
