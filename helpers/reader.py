@@ -19,8 +19,8 @@ from helpers.layout import LayoutError, checked_size, find_dataset, open_file, s
 _SMALLEST_CACHE_BYTES = 2**20  # HDF5 1.14's own default
 _LARGEST_CACHE_BYTES = 64 * 2**20  # a worker each: two workers stay below 128 MiB, whatever the file looks like
 
-# Handles that a forked child got from its parent. They are kept, never used, and never closed: closing one here would
-# take away the parent's file lock, which both processes share.
+# Handles that a forked child got from its parent. They are kept, never used, and never closed here: a handle belongs to
+# the process that opened it, and what closing a copy does to the parent's depends on HDF5's version and driver.
 _INHERITED: list[h5py.Dataset] = []
 
 

@@ -32,6 +32,7 @@ _POLL_S = 0.02  # also how often the peak memory of a child that gets killed is 
 _START_S = 120  # for what comes before the clock of a lab starts: imports of Keras on a busy machine
 _ERROR_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|StopIteration)(?::.*)?$", re.MULTILINE)
 _OUTPUT = "output"  # name of the file that catches what the child and its children print
+_WIDTH = 74  # characters; JupyterLab breaks longer lines in the middle of a word where the window is 800 pixels wide
 _CRASHES = {"SIGSEGV": " (a crash in C code)", "SIGABRT": " (C code gave up)", "SIGBUS": " (a crash in C code)"}
 
 
@@ -61,9 +62,10 @@ class Outcome:
     def __str__(self) -> str:
         lines = [self._ending()]
         if self.last_error_line:
-            lines.append(f"Last error line: {self.last_error_line}")
+            lines.append(f"Last error line: {self.last_error_line}")  # in one piece, for those who search for it
         if self.diagnosis:
-            lines += [f"Meaning: {self.diagnosis.meaning}", f"What to do: {self.diagnosis.advice}"]
+            lines.append(_wrapped(f"Meaning: {self.diagnosis.meaning}"))
+            lines.append(_wrapped(f"What to do: {self.diagnosis.advice}"))
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -202,6 +204,10 @@ def _outcome(folder: Path, code: int, peak_mb: float, duration: float, timed_out
         timed_out=timed_out,
         result=result,
     )
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, _WIDTH, subsequent_indent="  ")
 
 
 def clean(text: str, folder: Path) -> str:
