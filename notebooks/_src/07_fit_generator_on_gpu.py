@@ -182,8 +182,8 @@ print(f"rare class: {weights[4]:.1f}, another class: {weights[0]:.2f}")
 print("even file: ", set(balanced_class_weight(train).values()))
 
 # %% [markdown]
-# An image of the rare class counts 17 times as much as another one. For the even file every weight is 1.0, so
-# that it does no harm to pass them always.
+# An image of the rare class counts 17 times as much as another one. For the even file every weight is 1.0, so that it
+# does no harm to pass them always.
 
 # %% [markdown]
 # **Checkpoint 2.** A file has two classes: 900 healthy leaves, 100 sick ones. What are the balanced weights? What
@@ -551,8 +551,11 @@ print("positions:", fresh.position, train.position == (done, 0))
 print("same batch:", np.array_equal(old_images, new_images))
 
 # %% [markdown]
-# Same rows, same order, same augmentation: they depend on seed, epoch and row alone (lesson 05). There is nothing else
-# to save. `initial_epoch` tells `fit_generator` where to go on.
+# Same rows, same order, same augmentation: they depend on seed, epoch and row alone (lesson 05). Of the data, nothing
+# has to be saved. `initial_epoch` tells `fit_generator` where to go on.
+#
+# One thing to know: the best epoch need not be the last one. To go on exactly where a run was cut off, let a second
+# `ModelCheckpoint(folder / "last.keras")` save every epoch.
 #
 # This is also the moment for **fine-tuning**: let the frozen base learn too, with steps a tenth as large, so as not to
 # destroy what it knows. (In the classroom nothing was frozen, and the steps just get smaller.)
