@@ -69,7 +69,8 @@ def image_grid(images, titles: Sequence | None = None, *, columns: int | None = 
     columns = columns or min(len(images), 6)
     rows = math.ceil(len(images) / columns)
     side = WIDTH_IN / columns
-    texts = [wrap(text.replace("_", " "), side) for text in titles]  # so that greek_salad can take two lines
+    # A class name such as greek_salad may take two lines; an argument such as width_shift=0.3 stays as it is.
+    texts = [wrap(text.replace("_", " ") if text.isidentifier() else text, side) for text in titles]
     lines = max(text.count("\n") + 1 for text in texts) if any(texts) else 0
     tall = max(image.shape[0] / image.shape[1] for image in images)
     alt = f"{len(images)} images in {rows} {'row' if rows == 1 else 'rows'} of {columns}"

@@ -709,6 +709,8 @@ def give_it_to_spawned_workers():
 
 
 # %% [markdown]
+# (`clock_starts_at` starts the clock of the lab when that text is printed.)
+#
 # **Predict:** The workers cannot import `Generator`. Will the lab end with an error?
 
 # %%
@@ -809,8 +811,8 @@ print("16 batches drew fewer than 16 numbers:", len({number for _, number, _ in 
 print("different numbers from (seed, epoch, batch):", len({own for *_, own in draws}))
 
 # %% [markdown]
-# One. All workers draw the same numbers in the same order, and those of the next epoch draw them again: each random
-# change is made twice an epoch, and repeated in the next. Nothing warns.
+# One. All workers draw the same numbers in the same order, and those of the next epoch draw them again: where two
+# workers share the batches evenly, each random change is made twice an epoch, and twice in the next. Nothing warns.
 #
 # **The repair** stands in the last line: a generator made from (seed, epoch, batch), or better (seed, epoch, row).
 # Then it does not matter which worker makes the batch, and a second run gives the same.
@@ -855,8 +857,8 @@ lab("a generator, two threads", two_threads)
 # %% [markdown]
 # One thread died of it, the other went on alone. The program even "ended normally".
 #
-# **Predict:** Two forked workers have no such quarrel: each has its own copy of the generator. Which numbers do they
-# get, if each takes all six?
+# **Predict:** Two forked workers have no such quarrel: each has its own copy of the generator, and takes what it can
+# get. Which of the numbers 0 to 5 does each of them get?
 
 
 # %%
@@ -869,7 +871,8 @@ def two_processes():
 lab("a generator, two processes", two_processes, needs="fork")
 
 # %% [markdown]
-# All of them, twice. Each epoch trains on every batch two times, and takes as long as with one worker.
+# Each of them gets all six. An epoch made of both streams trains on every batch two times, and takes as long as with
+# one worker.
 #
 # **The repair:** an index instead of a stream. A pool of workers gets *numbers of batches*, each number once.
 
@@ -930,7 +933,8 @@ print(labs["a dead worker in fit"].output.rstrip())
 # It waits. We stopped it 4 seconds after the death; Keras sets no limit. The pool has started a new worker, but
 # nobody gives batch 5 to it.
 #
-# **The repair:** a pool that looks after its workers. The same death in `WorkerPool`:
+# **The repair:** a pool that looks after its workers. The same death in `WorkerPool`. (A lab that fails shows its end,
+# not what it printed before: the lines `got ...` are in its `output`.)
 
 
 # %%
@@ -986,8 +990,8 @@ def read_whole():
 lab("the whole dataset", read_whole, memory_mb=512)
 
 # %% [markdown]
-# It fails at once, in one clear sentence, because there is a limit. Without one the system may kill a process instead:
-# section 14.
+# It does not fit beside Python and NumPy. (469 MiB are the same 492 MB: a MiB has 1,048,576 bytes.) It fails at once,
+# in one clear sentence, because there is a limit. Without one the system may kill a process instead: section 14.
 #
 # **The repair:** slices, of which one is in memory at a time.
 
@@ -1078,7 +1082,8 @@ def say_what_opens():
 lab("cut and page", say_what_opens)
 
 # %% [markdown]
-# The *inspector* finds all four. Run it on a file before you train on it:
+# The *inspector* finds all four. Run it on a file before you train on it. Each fault has a code: `never-written` are
+# rows that no one wrote, `onehot-sum` are labels whose ones do not add up to one.
 
 # %%
 from helpers import inspect_file  # looks at a file and says what is wrong with it
@@ -1153,7 +1158,7 @@ lab("one handle and a lock", timed_reads, True, needs="fork")
 lab("a handle each, no lock", timed_reads, False, needs="fork")
 
 # %% [markdown]
-# **Predict:** Of the 20 reads of one worker, during how many was the other one reading too?
+# **Predict:** While one worker reads, does the other one ever read too? With the lock, and without it?
 
 
 # %%
@@ -1168,7 +1173,7 @@ for name in both:
     print(f"{name:24} reads at the same time: {'some' if together else 'none'}")
 
 # %% [markdown]
-# With the lock, none: of two workers, one works and one waits. Without it, both work. Both runs, as they happened:
+# With the lock, never: of two workers, one works and one waits. Without it, both work. Both runs, as they happened:
 
 # %% tags=["nbval-ignore-output"]
 lanes = {}

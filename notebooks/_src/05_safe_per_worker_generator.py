@@ -53,7 +53,8 @@ from helpers.course import figures  # pictures in one style
 figures.show(figures.batch_life())
 
 # %% [markdown]
-# We build it from left to right, on the toy data of lesson 01.
+# We build it from left to right, on the toy data of lesson 01. In our class the order moves into the workers as well:
+# a worker is told the number of a batch, and works out the rows itself.
 
 # %%
 from data_scripts.make_toy_food import toy_food_file  # drawn plates of food: made once, then found again
@@ -68,7 +69,8 @@ print(path)
 # workers, whose counter is it?
 #
 # The way out is a function without state. `np.random.default_rng([seed, epoch])` is a source of random numbers that
-# starts from two given numbers. The same two numbers give the same draws, in every process and on every machine.
+# starts from two given numbers. The same two numbers give the same draws, in every process and on every machine (with
+# the same version of NumPy).
 
 # %%
 import numpy as np  # arrays and random numbers
@@ -97,7 +99,8 @@ print(f"epoch 1, batch 2: rows {rows_of(10, 4, seed=0, epoch=1, index=2)}")
 #
 # <details><summary>Answer</summary>
 #
-# The seed and the two numbers 7 and 301. The order of epoch 7 is made from them again.
+# The seed and the two numbers 7 and 301. The order of epoch 7 is made from them again, as long as the file and the size
+# of a batch stay what they were.
 #
 # </details>
 
@@ -105,7 +108,8 @@ print(f"epoch 1, batch 2: rows {rows_of(10, 4, seed=0, epoch=1, index=2)}")
 # ## 3. Reader: one handle for each process
 #
 # Every process has a number, `os.getpid()`. A forked child gets a copy of all the parent's variables, but its own
-# number. So we keep handles in a dictionary, under the number of the process that opened them.
+# number. So we keep handles in a dictionary, under the number of the process that opened them. (This first sketch is
+# for a single file.)
 
 # %%
 import os  # the number of this process
@@ -145,7 +149,8 @@ with fails_with(TypeError):
 # ## 4. The whole generator
 #
 # Here are the four rules in one class. Read it with the list of section 1 beside it. `augment` is any function of
-# `(image, rng)`; its random numbers come from (seed, epoch, row), one source for each image.
+# `(image, rng)`, where `rng` is a source of random numbers as in section 2: one for each image, started from (seed,
+# epoch, row). Nothing closes the handles; each ends with its process.
 
 
 # %% tags=["long"]
@@ -232,14 +237,22 @@ with_keras, without = run_in_child("import keras").peak_mb, run_in_child("import
 print("Keras costs a worker at least 5 times the memory:", with_keras > 5 * without)
 
 # %% [markdown]
-# So a worker should get the inner object, never the coat.
+# So a worker should get the inner object, never the coat. The kit's `HDF5Sequence` (section 10) has the same two
+# layers.
 
 # %% [markdown]
-# **Checkpoint 1b.** Which line of `SafeBatches` would you have to delete to get the error of section 3 again?
+# **Checkpoint 1b.** Name the four rules without looking, and find the lines of `SafeBatches` that keep each. Which
+# lines would you have to delete to get the error of section 3 again?
 #
 # <details><summary>Answer</summary>
 #
-# The two lines of `__getstate__`, after a batch was read: then an open handle is in `_files`, and pickle refuses it.
+# 1. The path, never a handle: `self.path = ...` and `__getstate__`.
+# 2. One handle a process: `_file`.
+# 3. Order and chance from (seed, epoch, row): the two lines with `default_rng`.
+# 4. Ask by number: `batch(epoch, index)`.
+#
+# The error comes back without the two lines of `__getstate__`, once a batch was read: then an open handle is in
+# `_files`, and pickle refuses it.
 #
 # </details>
 
@@ -285,7 +298,8 @@ wanted = [fingerprint(mirrored.batch(0, index)) for index in range(len(mirrored)
 print("no workers:", *wanted[:6], "...")
 
 # %% [markdown]
-# Now four threads share the one object, and the one handle in it.
+# Now four threads share the one object, and the one handle in it. That is safe: `h5py` lets one thread at a time into
+# HDF5.
 
 # %%
 from concurrent.futures import ThreadPoolExecutor  # a pool of threads
@@ -334,7 +348,7 @@ can_fork = "fork" in multiprocessing.get_all_start_methods()
 print(run_in_child(fork_lab, args=(mirrored, wanted)).output if can_fork else "This lab needs fork: Linux or macOS.")
 
 # %% [markdown]
-# Each forked worker knows two handles: the inherited one, which it never uses, and its own.
+# A forked worker knows two handles: the inherited one, which it never uses, and its own.
 #
 # Rule 3 is the one that people forget. Here is an augmentation that takes its chance from Python's hidden global
 # state, and no worker at all.
@@ -354,8 +368,10 @@ first, second = ([fingerprint(loose.batch(0, index)) for index in range(len(loos
 print("equal batches:", sum(one == two for one, two in zip(first, second, strict=True)), "of", len(loose))
 
 # %% [markdown]
-# None. Such a batch can never be made again: not after an interrupt, not to look for a bug, and in forked workers it
-# becomes the twins of lesson 04.
+# None: two batches are equal only if each of their 32 images (24 in the last batch) has the same luck twice. Such a
+# batch can never be made again: not after an interrupt, and not to look for a bug. NumPy's global
+# `np.random.random()` is worse: in forked workers it also makes the twins of lesson 04. (Python's `random` starts anew
+# after a fork.)
 
 # %% [markdown]
 # **Checkpoint 2.** Why do we decode rows from pixels, instead of printing `train.rows_of(0, index)`?
@@ -378,7 +394,7 @@ print("equal batches:", sum(one == two for one, two in zip(first, second, strict
 from helpers import EpochOrder  # the kit's order: the same idea as rows_of
 
 orders = {
-    '"full": every row after every other': EpochOrder(1400, 32, "full", seed=0),
+    '"full": all rows mixed': EpochOrder(1400, 32, "full", seed=0),
     '"block": 4 blocks of 50 rows open at a time': EpochOrder(1400, 32, "block", seed=0, block_rows=50, open_blocks=4),
     "None: the order of the file": EpochOrder(1400, 32, None, seed=0),
 }
@@ -386,6 +402,8 @@ strips = {name: np.concatenate(order.batches(0)) for name, order in orders.items
 figures.show(figures.order_strip(strips, kind="row", title="One epoch of 1,400 rows"))
 
 # %% [markdown]
+# In the middle strip each stretch of 200 positions has colours from four blocks only.
+#
 # What is the block shuffle for? A spinning disk or a network disk is slow at jumps. The next cell counts for each
 # batch into how many of the 28 blocks of 50 rows it reaches, and prints the median.
 
@@ -426,8 +444,8 @@ for name, order in orders.items():
 # %% [markdown]
 # ## 7. The speed ladder
 #
-# Toy pictures are small: 12 kB. Those of the question have 299 x 299 pixels, 268 kB. To measure what the question
-# would feel, we enlarge 256 toy pictures to that size.
+# Toy pictures are small: 12 kB. Those of the question (lesson 00) have 299 x 299 pixels, 268 kB. To measure what
+# the question would feel, we enlarge 256 toy pictures to that size.
 
 # %%
 from helpers import HDF5Writer  # lesson 01's writer
@@ -440,8 +458,8 @@ with HDF5Writer(big, (299, 299, 3), [f"class {number}" for number in range(8)]) 
         writer.append("train", enlarged, all_labels[start : start + 32])
 
 # %% [markdown]
-# Three ways to read the 32 rows of a shuffled batch. The first is the one of the best-known answers: HDF5 gets the
-# list of rows. It wants the list sorted, so the order is restored afterwards.
+# Two ways to read the 32 rows of a shuffled batch. The first is the one of the best-known answers: HDF5 gets the list
+# of rows. It wants the list sorted, so the order is restored afterwards. The second is the one of our class.
 
 # %%
 data = h5py.File(big, "r")["train_img"]
@@ -459,7 +477,9 @@ def row_by_row():
 print("the same pictures:", np.array_equal(by_list_index(), row_by_row()))
 
 # %% [markdown]
-# **Predict:** Which is faster, and by how much?
+# For comparison we also time one run of 32 neighbours, the easiest read there is.
+#
+# **Predict:** Which of the two is faster, the list or the single rows, and how many times?
 
 # %% tags=["nbval-ignore-output"]
 from helpers.course.meters import benchmark  # median seconds of a function
@@ -477,7 +497,8 @@ print("row by row is at least 5 times faster than the list:", one_read_a_row.tim
 # HDF5 builds one selection out of the whole list, and that costs far more than the reads themselves. A run of
 # neighbours, as in validation, is one read: the kit's `RowReader` looks for such runs.
 #
-# Now the workers. They read, and they augment as lesson 06 will: flip, zoom and shear.
+# Now the workers. They read, and they augment as lesson 06 will: flip, zoom and shear. The items of the pool are
+# numbered through the epochs: `divmod(item, len(batches))` turns item 11 of 8 batches an epoch into epoch 1, batch 3.
 
 # %%
 changes = Augment(horizontal_flip=True, zoom=(0.8, 1), shear=6)
@@ -520,8 +541,10 @@ print("augmented row reads, one thread, still beat the bare list:", speeds[3] > 
 # - The largest step is the first: no worker can repair a list index.
 # - Augmentation is now the slow part. OpenCV lets go of Python's lock (the *GIL*) while it works, so two threads use
 #   two cores, if two are free.
-# - Threads would not help a bare read: HDF5 has one lock for all its calls in a process.
+# - Threads would not help a bare read (not in the picture): HDF5 has one lock for all its calls in a process.
 # - Processes are *slower* than threads here, although they share no lock. The next section looks for the reason.
+#
+# Mind the log scale: a small difference between two bars may be a factor of two. Compare the numbers.
 
 # %% [markdown]
 # **Checkpoint 4a.** Somebody trains with the list index and sets `workers=8`. What do they win at most, compared with
@@ -529,7 +552,8 @@ print("augmented row reads, one thread, still beat the bare list:", speeds[3] > 
 #
 # <details><summary>Answer</summary>
 #
-# They lose. Eight times the top bar of your chart is still far below the second.
+# Nothing, they lose. Eight times the top bar of the chart is still far below the second bar, and HDF5's lock would not
+# even let eight threads win the eight times.
 #
 # </details>
 
@@ -537,7 +561,8 @@ print("augmented row reads, one thread, still beat the bare list:", speeds[3] > 
 # ## 8. The next limit: the pipe
 #
 # A worker process has memory of its own. Its finished batch must come over: it is pickled, pushed through a pipe in
-# small pieces, and put together again. We send one batch through such a pipe, as uint8 and as float32.
+# small pieces, and put together again. We send one batch through such a pipe, as uint8 and as float32. A thread sends
+# while we receive, because a pipe holds only a small piece at a time.
 
 # %%
 import threading  # the other end of the pipe
@@ -555,7 +580,7 @@ def ship(batch):
 print(f"uint8: {len(pickle.dumps(uint8_batch)) / 1e6:.1f} MB, float32: {len(pickle.dumps(float32_batch)) / 1e6:.1f} MB")
 
 # %% [markdown]
-# **Predict:** Read 32 pictures, augment them, send them through the pipe. Which takes longest?
+# **Predict:** Read 32 pictures, augment them, send them through the pipe as uint8, or as float32. Which takes longest?
 
 # %% tags=["nbval-ignore-output"]
 chances = [np.random.default_rng([0, 0, row]) for row in rows]
@@ -572,18 +597,19 @@ figures.show(figures.bars(list(costs), milliseconds, "ms", title="One batch of 3
 print("a float32 batch has", float32_batch.nbytes // uint8_batch.nbytes, "times the bytes of a uint8 batch")
 
 # %% [markdown]
-# There it is: the pipe costs more than the read, and the training process itself has to receive every batch. Two
-# habits follow.
+# There it is. Even as uint8 the pipe costs several times the read, and as float32 more than reading and augmenting
+# together. Both ends work for it: the worker packs and sends, and the training process has to receive and unpack every
+# batch itself. Two habits follow.
 #
 # - Send **uint8**, and let the model scale it (`normalization`, lesson 06): a quarter of the bytes.
 # - Prefer **threads**. Processes win when a batch costs much *Python* work of your own, which holds the lock, and few
-#   bytes. The next cell has such a case: small toy pictures, and a function that counts in plain Python. Where two
-#   cores are free, two processes use both; two threads take turns.
+#   bytes. The next cell has such a case: `batches` are now small toy pictures, changed by a function that counts in
+#   plain Python. Two threads take turns; two processes use two cores, and win more the freer these are.
 
 
 # %% tags=["nbval-ignore-output"]
 def plain_python(image, _):
-    return image[:, ::-1] if sum(number % 7 for number in range(20_000)) % 2 else image
+    return image[:, ::-1] if sum(number % 7 for number in range(50_000)) % 2 else image
 
 
 batches = SafeBatches(path, batch_size=32, seed=0, augment=plain_python)
@@ -609,8 +635,11 @@ print("the enlarged pictures are gone:", not big.exists())
 # %% [markdown]
 # ## 9. Epochs and steps
 #
-# Keras calls one round of `steps_per_epoch` batches an epoch. What if that is fewer than the data has? We build a
-# model that trains nothing. It only writes down which batch it was given.
+# Keras calls one round of `steps_per_epoch` batches an epoch. What if that is fewer than the data has?
+#
+# We take 1,400 rows in the order of the file, in 40 batches of 35: so a picture of row *r* belongs to batch `r // 35`.
+# And we build a model that trains nothing. It only writes down which batch it was given, by the first picture
+# (`run_eagerly=True` lets it do so in plain Python).
 
 # %%
 from helpers.models import small_cnn  # a small network for laptops
@@ -630,7 +659,8 @@ listener = Listener(network.inputs, network.outputs)
 listener.compile(loss="categorical_crossentropy", run_eagerly=True)
 
 # %% [markdown]
-# 1,400 rows in the order of the file make 40 batches of 35. Four epochs of 10 steps are 40 steps.
+# Four epochs of 10 steps are 40 steps, as many as there are batches. `shuffle=False` keeps Keras from mixing the
+# numbers of the batches.
 #
 # **Predict:** Two threads prepare the batches. Which of the 40 batches does the model meet in these 40 steps?
 
@@ -645,8 +675,10 @@ print(with_fit)
 print("steps:", len(with_fit), "| more than 10 batches never met:", len(set(with_fit)) < 30)
 
 # %% [markdown]
-# `fit` starts every epoch at batch 0 again, except for what was left in the queue. Most of the data is never seen,
-# and nothing says so. Our generator is innocent: it answered every question right.
+# In every epoch `fit` lets the threads begin at batch 0 again. Only the few batches that are still in the queue come
+# first: after batch 9 a few more, and then batch 0. Most of the data is never seen, and nothing says so. (With a
+# shuffle, each epoch leaves out other rows, which is harder to notice.) Our generator is innocent: it answered every
+# question right.
 #
 # > **Then and now.** `Model.fit_generator` left Keras in version 3; `fit` took over. The kit's
 # > `helpers.fit_generator` has the classic arguments, and treats the data as one endless stream: step *k* of epoch
@@ -687,7 +719,18 @@ words = "Batch number against step. fit: a saw that begins at 0 again and again.
 figures.show(figure, alt=words)
 
 # %% [markdown]
-# **Checkpoint 5.** You have 40 batches and ask `fit_generator` for 3 epochs of 50 steps. How often is batch 0 trained
+# **Checkpoint 5a.** Once more `fit`, with two threads, a queue of 3, 10 steps an epoch and the order of the file, but
+# for 100 epochs. Which of the 1,400 rows does the model never meet?
+#
+# <details><summary>Answer</summary>
+#
+# It meets batches 0 to 9, and the few that were in the queue at the end of an epoch: up to about batch 13. The rows
+# from about 14 x 35 = 490 on are left out, however many epochs you train.
+#
+# </details>
+
+# %% [markdown]
+# **Checkpoint 5b.** You have 40 batches and ask `fit_generator` for 3 epochs of 50 steps. How often is batch 0 trained
 # on, without shuffling?
 #
 # <details><summary>Answer</summary>
@@ -750,8 +793,10 @@ print("the loss fell:", loss[-1] < loss[0] - 0.1, "| the sequence stands at epoc
 #
 # <details><summary>Answer</summary>
 #
-# Only the one that makes it: `HDF5Sequence(path, "train", batch_size=32, seed=0, augment=...)`. It is a
-# `keras.utils.PyDataset` as well. Train with `fit_generator`, and workers, steps and resuming are taken care of.
+# Those that make it: `SafeBatches(...)` and `SafeGenerator(...)` become
+# `HDF5Sequence(path, "train", batch_size=32, seed=0, augment=...)`. It is a `keras.utils.PyDataset` as well, so
+# `model.fit` takes it unchanged. Better, write `fit_generator(model, ...)` for `model.fit(...)`: then workers, steps
+# and resuming are taken care of.
 #
 # </details>
 

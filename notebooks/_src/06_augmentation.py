@@ -52,8 +52,9 @@ pictures = [row_17.batch(epoch, 0)[0][0] for epoch in range(6)]
 figures.show(figures.image_grid(pictures, [f"epoch {epoch}" for epoch in range(6)]))
 
 # %% [markdown]
-# It is the same dish six times, and never the same pixels. The label stays. That is the one condition: **a change
-# must leave the label true.** A plate may be turned by any angle. A written digit may not: 6 becomes 9.
+# It is the same dish six times, and never the same pixels. (Where a turned image leaves a corner empty, its own mirror
+# image fills it: hence the stripes, and the piece of a second plate.) The label stays. That is the one condition: **a
+# change must leave the label true.** A plate may be turned by any angle. A written digit may not: 6 becomes 9.
 
 # %% [markdown]
 # **Checkpoint 1.** You classify photographs of traffic signs. Which of flip, rotation by 10 degrees, brightness would
@@ -75,7 +76,8 @@ figures.show(figures.image_grid(pictures, [f"epoch {epoch}" for epoch in range(6
 # > **Then and now.** `ImageDataGenerator` was the way in Keras 2. It is deprecated, not in Keras 3's own modules, and
 # > still reachable as `tf.keras.preprocessing.image`. Its successors are layers such as `keras.layers.RandomFlip`.
 #
-# **Predict:** `train_img` holds 17.2 MB on the disk. How many MB does `flow` keep in memory?
+# **Predict:** `train_img` holds 17.2 MB of uint8 on the disk. How many MB does `flow` keep in memory, and of which
+# type?
 
 # %%
 import h5py  # HDF5 files
@@ -85,7 +87,7 @@ file = h5py.File(path, "r")
 dataset, train_labels = file["train_img"], file["train_labels"][:]
 flow = ImageDataGenerator(horizontal_flip=True).flow(dataset, train_labels, batch_size=32)
 print("in the file:", dataset.dtype, f"{dataset.nbytes / 1e6:.1f} MB")
-print("in memory:  ", flow.x.dtype, f"{flow.x.nbytes / 1e6:.1f} MB, a {type(flow.x).__name__}")
+print("in memory:  ", flow.x.dtype, f"{flow.x.nbytes / 1e6:.1f} MB, type {type(flow.x).__name__}")
 
 # %% [markdown]
 # Everything, as float32: four times the file. For the 19 GB of training images in the question's file that would be
@@ -95,7 +97,8 @@ print("in memory:  ", flow.x.dtype, f"{flow.x.nbytes / 1e6:.1f} MB, a {type(flow
 # ## 3. The transform wrapper
 #
 # The way many of us start: read a slice of the dataset, and call `apply_transform` on each image.
-# `ImageDataGenerator` keeps that method for one image and chosen numbers.
+# `ImageDataGenerator` has that method for one image and chosen numbers. Here they are a zoom (0.8 shows the middle 80 %
+# of each side), a shear (the image is slanted, by up to 6 degrees) and a flip.
 
 # %%
 import random  # Python's own random numbers
@@ -165,9 +168,9 @@ with fails_with(TypeError):
     pickle.dumps(wrapper)
 
 # %% [markdown]
-# **A length that is no whole number**, because `np.floor` gives a float; **no iterator**, so `for batch in wrapper`
-# does not work; and **a handle inside**, so no spawned worker can have it. Now we count batches, over two epochs, and
-# look at the order: the first row of each batch, read from its pixels, without any change.
+# **A length that is no whole number**, because `np.floor` gives a float, as in lesson 03; **no iterator**, so `for
+# batch in wrapper` does not work; and **a handle inside**, so no spawned worker can have it. Now we count batches, over
+# two epochs, and look at the order: the first row of each batch, read from its pixels, without any change.
 
 # %%
 row_of = {image.tobytes(): row for row, image in enumerate(dataset[:])}  # the pixels say which row it is
@@ -198,15 +201,17 @@ print("second epoch:", len(second), "batches; rows never served:", len(dataset) 
 print("a new wrapper, rows", *first_rows(unchanged_wrapper())[:4], "...")
 
 # %% [markdown]
-# **One pass only**: the counter never goes back. **Rows left out**: always the same last 24. **No shuffle**: each
-# pass has the order of the file. One more: what is a batch made of, after `* self.scale`?
+# **One pass only**: the counter never goes back. **Rows left out**: the last 24, in each new wrapper again. **No
+# shuffle**: a new wrapper gives the same rows in the same order, that of the file. One more: what is a batch made of,
+# after `* self.scale`?
 
 # %%
 print(dataset.dtype, "in the file,", batch.dtype, "here:", batch.nbytes // dataset[:32].nbytes, "times the bytes")
 
 # %% [markdown]
 # **float64**: eight times the bytes, in every queue and through every pipe. (The assignment `batch[position] = ...`
-# cuts nothing here, because `apply_transform` gives uint8 back for uint8. Section 6 shows when it would.)
+# puts numbers into a uint8 array. It loses nothing here, because `apply_transform` gives uint8 back for uint8. Section
+# 6 shows when it would.)
 #
 # And it is slow: section 9 measures that.
 
@@ -215,16 +220,19 @@ print(dataset.dtype, "in the file,", batch.dtype, "here:", batch.nbytes // datas
 #
 # <details><summary>Answer</summary>
 #
-# Errors: no labels, the length, no iterator, the handle, and running dry in the second epoch. Hidden: the rows left
-# out, the missing shuffle, and eight times the memory.
+# Errors: no labels, the length, no iterator, and, with processes, the handle. Running dry in the second epoch is an
+# error of `helpers.fit_generator`; Keras' own `fit` only warns, as you saw in lesson 03. Hidden: the rows left out,
+# the missing shuffle, and eight times the memory.
 #
 # </details>
 
 # %% [markdown]
 # ## 4. Keras' own iterator, fed from HDF5
 #
-# The second way keeps more of Keras. `flow` returns an `Iterator`, a dataset that knows how to shuffle and count. It
-# asks one method for the images of some rows. We write that method so that it reads them from the HDF5 file.
+# The second way keeps more of Keras. `flow` returns an `Iterator`, a dataset that knows how to shuffle and count. For
+# the images of some rows it calls its own method `_get_batches_of_transformed_samples`. We write that method so that
+# it reads them from the HDF5 file. `random_transform` draws the changes of an image and makes them; `standardize` would
+# scale it, and does nothing here, because we ask for no scale.
 
 
 # %%
@@ -251,8 +259,8 @@ history = fit_generator(model, iterator, steps_per_epoch=5, epochs=1, verbose=0)
 print("it trains:", np.isfinite(history.history["loss"][0]))
 
 # %% [markdown]
-# Much better: labels, a whole length, all rows, shuffled, pass after pass. What is still wrong? Two things show at
-# once.
+# Much better: labels, a whole length, and all rows, the last batch with the remaining 24. From Keras come a shuffle,
+# and pass after pass. What is still wrong? Two things show at once.
 
 # %%
 with fails_with(TypeError):
@@ -270,8 +278,9 @@ once, again = iterator[3], iterator[3]
 print("same labels:", np.array_equal(once[1], again[1]), "| same pixels:", np.array_equal(once[0], again[0]))
 
 # %% [markdown]
-# No: the chance depends on *how many batches were asked for before*, in NumPy's global state. With workers, the order
-# of asking changes from run to run, and the pictures with it. This is rule 3 of lesson 05, broken.
+# No: the random numbers depend on *how many batches were asked for before*, and they come from NumPy's global state.
+# With workers, the order of asking changes from run to run, and the pictures with it. This is rule 3 of lesson 05,
+# broken.
 #
 # A variant of this idea is a class that only *looks* like an array, given to the untouched `flow`. We count its
 # reads:
@@ -293,10 +302,11 @@ class LooksLikeAnArray:
 # %%
 pretender = LooksLikeAnArray(dataset)
 flow = ImageDataGenerator().flow(pretender, batch_size=32)
-print("reads before the first batch:", pretender.reads, "| flow keeps a", type(flow.x).__name__, flow.x.dtype)
+print("reads before the first batch:", pretender.reads, "| flow keeps:", type(flow.x).__name__, flow.x.dtype)
 
 # %% [markdown]
-# `flow` copies whatever it gets into an array, here one row at a time, until the rows end. Nothing is won.
+# `flow` copies whatever it gets into an array, here one row at a time: 1,400 rows, and one more read to learn that they
+# end. Nothing is won.
 
 # %% [markdown]
 # **Checkpoint 2b.** Your colleague's `HDF5Iterator` runs with `workers=2` and `seed=0`. Two runs give different
@@ -304,8 +314,8 @@ print("reads before the first batch:", pretender.reads, "| flow keeps a", type(f
 #
 # <details><summary>Answer</summary>
 #
-# Both threads draw from one global random state, in an order that timing decides. A row's chance must come from
-# (seed, epoch, row), as in lesson 05.
+# Both threads draw from one global random state, in an order that timing decides. The random numbers of a row must
+# come from (seed, epoch, row), as in lesson 05.
 #
 # </details>
 
@@ -324,8 +334,9 @@ rows = np.array([row_of[image.astype(np.uint8).tobytes()] for image in changed])
 print("rows served:", *rows[:8], "...", "| labels that fit:", np.count_nonzero(labels[rows] == labels), "of 32")
 
 # %% [markdown]
-# `flow` shuffles by default. The labels did not go along. The training runs, and the loss stays near ln(8) = 2.08,
-# the loss of guessing. Given both, `flow` keeps them together:
+# `flow` shuffles by default. The labels did not go along; with 8 classes about 4 of 32 fit by luck, here it was 1. A
+# training with them runs without an error, and has next to nothing to learn: expect a loss that stays near ln(8) =
+# 2.08, the loss of guessing. Given both, `flow` keeps them together:
 
 # %%
 changed, together = next(ImageDataGenerator().flow(images, labels, batch_size=32, seed=0))
@@ -334,7 +345,8 @@ print("labels that fit:", np.count_nonzero(labels[rows] == together), "of 32")
 
 # %% [markdown]
 # `Augment` cannot make this mistake: it never sees more than one image. The same proof, for a whole epoch of
-# `HDF5Sequence` with flips, the only change that pixels can be decoded from:
+# `HDF5Sequence`, with flips as the only change, because a flip can be undone: flip once more, and the pixels say their
+# row again.
 
 # %%
 flips = HDF5Sequence(path, "train", batch_size=32, seed=0, augment=Augment(horizontal_flip=True), label_kind="sparse")
@@ -370,44 +382,48 @@ with fails_with(TypeError):
     bright -= 117.3  # subtract a mean, in place
 
 # %% [markdown]
-# 310 does not fit, and 310 - 256 = 54 comes out, without a word. Subtracting a mean in place is at least an error.
-# The picture of the silent fault, beside OpenCV's arithmetic, which stops at 255:
+# 310 does not fit, and 310 - 256 = 54 comes out, without a word; so does 10 - 60 + 256 = 206. A float that does not fit
+# fares no better: 375 became 119. Subtracting a mean in place is at least an error. The picture of the silent fault,
+# beside OpenCV's `add`, which stops at 255 (and `subtract` at 0):
 
 # %%
 import cv2  # OpenCV: image arithmetic that stops at 0 and 255
 
 plate = dataset[17]
-pictures = [plate, plate + np.uint8(60), cv2.convertScaleAbs(plate, beta=60)]
+pictures = [plate, plate + np.uint8(60), cv2.add(plate, np.full_like(plate, 60))]
 figures.show(figures.image_grid(pictures, ["in the file", "NumPy, plus 60", "OpenCV, plus 60"], columns=3))
 
 # %% [markdown]
 # One more trap is waiting in the other direction. What happens when float values are assigned into a uint8 array, as
-# in the wrapper, but with the scaling inside the loop?
+# in the wrapper, but with the scaling inside the loop? Of two images we divide the first one only:
 
 # %%
 batch = dataset[:2]
 batch[0] = batch[0] / 255
-print("before:", batch[1].min(), "to", batch[1].max(), "| after:", batch[0].min(), "to", batch[0].max())
+print("untouched:", batch[1].min(), "to", batch[1].max(), "| divided:", batch[0].min(), "to", batch[0].max())
 
 # %% [markdown]
-# Everything between 0 and 1 is cut to 0: a black picture. The rule: **uint8 in, uint8 out** as long as it is a
+# Everything from 0 to below 1 is cut to 0: a black picture. The rule: **uint8 in, uint8 out** as long as it is a
 # picture, with functions that stop at 255; float only inside the model.
 
 # %% [markdown]
-# **Checkpoint 4.** `image / 255` on a uint8 image: which type, and how many times the bytes?
+# **Checkpoint 4.** Two calculations with a uint8 image. `image // 2 + 200`, where the image is 200: which value? And
+# `image / 255`: which type, and how many times the bytes?
 #
 # <details><summary>Answer</summary>
 #
-# float64, eight times. `image.astype("float32") / 255` is four times; a layer in the model is none at all in the
-# queue.
+# 44: 100 + 200 = 300 does not fit, and 300 - 256 is left. `cv2.add` would stop at 255.
+#
+# float64, eight times. `image.astype("float32") / 255` is four times. With a layer in the model, the images stay uint8
+# all the way through the queue.
 #
 # </details>
 
 # %% [markdown]
 # ## 7. `Augment`: one image, one source of chance
 #
-# `Augment` takes an image and a random generator, and gives a new image. Each of its changes alone, strong enough to
-# be seen:
+# `Augment` takes an image and a generator of random numbers, and gives a new image. Each of its changes alone, strong
+# enough to be seen:
 
 # %%
 alone = {
@@ -426,7 +442,7 @@ figures.show(figures.image_grid(pictures, list(alone), columns=4))
 # %% [markdown]
 # The wrapper's numbers keep their meaning: `zoom=(0.8, 1.0)`, `shear=6` and a flip become `Augment(zoom=(0.8, 1),
 # shear=6, horizontal_flip=True)`. All moves of an image are combined into *one* map, so its pixels are interpolated
-# once. We compare one zoom of both, and then what `Augment` promises:
+# (mixed from their old neighbours) only once. We compare one zoom of both, and then test what `Augment` promises:
 
 # %%
 by_keras = ImageDataGenerator().apply_transform(plate, {"zx": 0.8, "zy": 0.8})
@@ -453,7 +469,7 @@ for epoch in (0, 1):
 
 # %% [markdown]
 # None: every row differs from its neighbours, and from itself in the next epoch. No two workers can be twins, because
-# no worker has a chance of its own.
+# no worker keeps random numbers of its own.
 #
 # What `Augment` lacks, you add: `function=` is called last, as `function(image, rng)`. This one hides a square at a
 # random place, so that the network does not rely on one detail. (It may write into `image`: that is a copy.)
@@ -471,7 +487,8 @@ pictures = [hiding(plate, np.random.default_rng(number)) for number in range(4)]
 figures.show(figures.image_grid(pictures, columns=4))
 
 # %% [markdown]
-# The function stands in this notebook, and still travels to spawned processes, with its code. Its result is checked.
+# The function stands in this notebook, and still travels to spawned processes: `WorkerPool` sends its code (lesson 04,
+# section 10). And `Augment` checks what a function returns:
 
 # %%
 from helpers.workers import WorkerPool  # threads or spawned processes that answer in order
@@ -486,8 +503,8 @@ with fails_with(TypeError):
 # %% [markdown]
 # ## 8. Crop and mean, done right
 #
-# Two lines of the best-known generators remain: a random crop of 224 from larger images, and the mean. A crop changes
-# the *shape*; validation needs the same shape without chance. That is `CenterCrop`.
+# Two steps of the best-known generators are still missing: a random crop of 224 x 224 from larger images, and the mean.
+# A crop changes the *shape*; validation needs the same shape, but nothing random. That is `CenterCrop`.
 
 # %%
 from helpers import CenterCrop  # the middle of an image
@@ -511,24 +528,27 @@ print("the same numbers:", np.allclose(in_worker, in_model, atol=1e-5))
 print("bytes to ship:", f"{in_worker.nbytes:,} from the worker, {images.nbytes:,} when the model does it")
 
 # %% [markdown]
-# The same numbers for a quarter of the bytes. And a saved model carries its mean along: nobody can forget
-# `mean.json`.
+# The same numbers for a quarter of the bytes. And a saved model carries its mean along: nobody who uses it later can
+# forget to subtract it.
 
 # %% [markdown]
 # **Checkpoint 5.** Where do you put each of these: random crop, mean subtraction, flip, one-hot labels?
 #
 # <details><summary>Answer</summary>
 #
-# Crop and flip into the worker: they work on uint8. The mean into the model. One-hot labels into neither; the
-# sequence makes them from the class numbers, `label_kind="onehot"`.
+# Crop and flip into the worker: they work on uint8. The mean into the model. One-hot labels are no change of an image:
+# leave them to the sequence, which gives them as they are asked for (`label_kind="onehot"`, as always, or
+# `"sparse"`).
 #
 # </details>
 
 # %% [markdown]
 # ## 9. What does it cost?
 #
-# Five ways to flip, zoom and shear, at the 299 x 299 pixels of the question. Keras' layers are the modern one: they
-# run inside the model, on its device. On a GPU that can be a good place; here the device may be a CPU.
+# Five ways to flip, zoom and shear, at the 299 x 299 pixels of the question. Keras' layers are the modern way: they run
+# inside the model, on its device. On a GPU that can be a good place; here the device may be a CPU. They count
+# differently: `RandomZoom` -0.2 is our 0.8, and `RandomShear` 0.1 is about 6 degrees. The first call builds the graph;
+# we make it now, so that it is not measured.
 
 # %%
 import tensorflow as tf  # to compile Keras' layers into one graph
@@ -545,7 +565,7 @@ in_graph = tf.function(lambda images: layers(images, training=True))
 print(in_graph(large).shape)
 
 # %% [markdown]
-# **Predict:** Which of the five bars will be the shortest, and which the longest?
+# **Predict:** A longer bar means more images a second. Which of the five will be the shortest, and which the longest?
 
 # %% tags=["nbval-ignore-output"]
 from concurrent.futures import ThreadPoolExecutor  # a pool of threads
@@ -569,6 +589,11 @@ best = {name: min(timing.runs) for name, timing in timings.items()}  # other pro
 print("Augment is at least 5 times faster than the wrapper:", best["wrapper (SciPy)"] > 5 * best["Augment"])
 
 # %% [markdown]
+# The axis is logarithmic: from one line to the next, the speed is ten times as high. The two SciPy bars are alike,
+# because both end in `apply_transform`, which moves each colour on its own, as float. `Augment` leaves all of it to one
+# call of OpenCV, on uint8. Whether Keras' layers are fast is a question of the device: look at the first cell.
+
+# %% [markdown]
 # **Checkpoint 6a.** Your GPU trains 400 images a second. Which bars of your chart can feed it?
 #
 # <details><summary>Answer</summary>
@@ -581,8 +606,8 @@ print("Augment is at least 5 times faster than the wrapper:", best["wrapper (Sci
 # %% [markdown]
 # ## 10. Does it help?
 #
-# Most when images are few. We train the same network twice on 320 images, once plain and once with the changes of
-# section 1, and look at 400 validation images.
+# It helps most when images are few. We train the same network twice on 320 images, once plain and once with the changes
+# of section 1 (`turned`), and look at 400 validation images.
 
 
 # %%
@@ -613,9 +638,9 @@ gaps = [np.mean(run["accuracy"][-5:]) - np.mean(run["val_accuracy"][-5:]) for ru
 print("the gap between training and validation is smaller with augmentation:", gaps[1] < gaps[0] - 0.05)
 
 # %% [markdown]
-# Lower on the training images, which are harder now, and closer to the validation. Plain training learned its 320
-# images by heart. Both curves of one run tell you that; one short run with one seed does not tell you how many points
-# are won.
+# Lower on the training images, which are harder now, and closer to the accuracy on the validation images. Plain
+# training was learning its 320 images by heart: that is what the wide gap between its two curves says. How many points
+# of validation accuracy are won, one short run with one seed cannot say.
 
 # %% [markdown]
 # **Checkpoint 6b.** Training accuracy 0.99, validation 0.40. And another run: 0.45 and 0.43. Which one asks for more

@@ -35,15 +35,16 @@ open_lesson(keras=True)
 # %% [markdown]
 # ## 1. One word chooses the run
 #
-# A real training takes hours, and most mistakes show in its last line. So try everything out with a small one first:
-# **the same notebook**, cell for cell, with drawn plates of food on a laptop (`classroom`), or with the question's data
-# and model, Food-101 and InceptionV3, on a GPU (`full`).
+# A real training takes hours, and many mistakes show only at its end. So try everything out with a small one first:
+# **the same notebook**, cell for cell, with drawn plates of food on a laptop (`classroom`), or with the question's
+# data and model, Food-101 and InceptionV3, on a GPU (`full`).
 
 # %%
 PRESET = "classroom"  # or "full"
 
 # %% [markdown]
-# All that differs between the two stands in this one table. No other cell asks which run it is in.
+# All that differs between the two stands in this one table. No other cell asks which run it is in. (Sections 3 and 8
+# explain the model and the precision.)
 
 # %%
 TABLE = {
@@ -153,7 +154,7 @@ for sequence in (train, valid, test):
     print(sequence)
 
 # %% [markdown]
-# How many images has each class? `class_numbers` holds the class of every row.
+# How many images does each class have? `class_numbers` holds the class of every row.
 
 # %%
 import numpy as np  # arrays
@@ -182,8 +183,8 @@ print(f"rare class: {weights[4]:.1f}, another class: {weights[0]:.2f}")
 print("even file: ", set(balanced_class_weight(train).values()))
 
 # %% [markdown]
-# An image of the rare class counts 17 times as much as another one. For the even file every weight is 1.0, so that it
-# does no harm to pass them always.
+# The rare class has 20 rows, the others 350: one of its images counts 17.5 times as much as another one. For the even
+# file every weight is 1.0, so that it does no harm to pass them always.
 
 # %% [markdown]
 # **Checkpoint 2.** A file has two classes: 900 healthy leaves, 100 sick ones. What are the balanced weights? What
@@ -199,8 +200,9 @@ print("even file: ", set(balanced_class_weight(train).values()))
 # %% [markdown]
 # ## 3. The model, and what fits on the card
 #
-# Batches arrive as bytes. Scaling them is the first layer of the model, so it runs on the device, and whoever loads the
-# model cannot forget it. `normalization` takes the mean of each colour from the file.
+# Batches arrive as bytes. Scaling them is the first layer of the model, so it runs on the device, and whoever loads
+# the model cannot forget it. `normalization` takes the mean of each colour from the file, and computes
+# (byte - mean) / 127.5 (lesson 06). The *device* is the GPU, or the CPU where there is none.
 
 # %%
 from helpers.models import normalization, small_cnn, transfer_model
@@ -213,7 +215,8 @@ print("between -2 and 2:", np.abs(scaled).max() < 2)
 
 # %% [markdown]
 # `small_cnn` starts from nothing. `transfer_model` takes a network that has learned from a million photographs, and
-# puts a new last layer on top of it. At first only this layer is trained; the base is **frozen**.
+# puts a new last layer on top of it. At first only this layer is trained; the base, as the old network is called, is
+# **frozen**.
 
 # %%
 keras.config.set_dtype_policy(settings["precision"])  # section 8
@@ -233,9 +236,10 @@ model.compile(adam, "categorical_crossentropy", metrics=["accuracy"])
 print(model.name, f"with {model.count_params():,} weights")
 
 # %% [markdown]
-# How large may a batch be? To train, a device holds the weights, their gradient, and two numbers a weight for the
-# optimizer Adam: four times the weights. And for every image of the batch it keeps what each layer put out, because the
-# way back needs it. Count this for the question's network:
+# How large may a batch be? A GPU has memory of its own. To train, it holds there the weights, their **gradient** (one
+# number a weight, which says how the loss changes with it), and two numbers a weight for the optimizer Adam: four
+# times the weights. And for every image of the batch it keeps what each layer put out: the gradient is computed from
+# the last layer back to the first, and needs these outputs. Count this for the question's network:
 
 # %%
 inception = transfer_model((299, 299, 3), 101, weights=None)
@@ -259,8 +263,8 @@ print(f"weights, gradient, Adam: {weights_mb:.0f} MB")
 print(f"outputs of all layers: {output_mb(inception):.0f} MB an image")
 
 # %% [markdown]
-# **Predict:** The question's card has 2 GB, of which 1.5 GB are free. Of the batches of 8, 32 and 706 images (the loop
-# of lesson 02 used 706), which can it hold?
+# **Predict:** The graphics card of the question (lesson 00) has 2 GB, of which 1.5 GB are free. Of the batches of 8,
+# 32 and 706 images (the loop of lesson 02 used 706), which can it hold?
 
 # %%
 for images_a_batch in (8, 32, 706):
@@ -268,9 +272,9 @@ for images_a_batch in (8, 32, 706):
     print(f"{images_a_batch:>3} images: {needed:>7,.0f} MB, fits: {needed <= 1500}")
 
 # %% [markdown]
-# Eight. And this is the least it can be: the libraries want their own share on top. A frozen base is far cheaper, since
-# no way back leads through it and its outputs can be dropped at once. So the order of things on a small card is: train
-# the last layer with large batches, then fine-tune with small ones.
+# Eight. And each sum is the least it can be: the libraries want their own share on top. A frozen base is far cheaper:
+# no gradient is computed in it, and its outputs can be dropped at once. So the order of things on a small card is:
+# train the last layer with large batches, then the whole network with small ones (**fine-tuning**, section 7).
 
 # %% [markdown]
 # **Checkpoint 3.** Half precision (section 8) halves what the layers put out, and leaves the weights as they are. How
@@ -278,14 +282,15 @@ for images_a_batch in (8, 32, 706):
 #
 # <details><summary>Answer</summary>
 #
-# (1500 - 352) / 66 = 17. Try 16.
+# 132 / 2 = 66 MB an image, and (1500 - 352) / 66 = 17.4. Try 16.
 #
 # </details>
 
 # %% [markdown]
 # ## 4. What watches the training
 #
-# Nobody sits beside a training for hours. **Callbacks** do; Keras calls them after each batch and each epoch:
+# Nobody sits beside a training for hours. **Callbacks** do; Keras calls them after each batch and each epoch (lesson
+# 03). `val_` means: measured on the validation images.
 #
 # | callback | watches | does |
 # | --- | --- | --- |
@@ -312,9 +317,9 @@ callbacks = [
 ]
 
 # %% [markdown]
-# A guard that watches the wrong thing is worse than none. Old code says `val_acc` where Keras now says `val_accuracy`,
-# and class weights that went through a JSON file have keys of text. The second mistake Keras does not even notice: it
-# trains without weights. `fit_generator` asks before the first batch.
+# A guard that watches the wrong thing is worse than none. Old code says `val_acc` where Keras now says
+# `val_accuracy`, and class weights that went through a JSON file have keys of text. The second mistake Keras does not
+# even notice: it trains without weights. `fit_generator` checks both before the first batch.
 
 # %%
 from helpers import fit_generator
@@ -334,7 +339,7 @@ with fails_with(TypeError):
 # > `predict` take a generator themselves. The function `fit_generator` of this course takes the classic arguments,
 # > and runs its own workers, which `fit` alone does less well (lesson 05).
 #
-# **Predict:** With 8 dishes, guessing is right once in 8. Which accuracy do you expect after one epoch, and after the
+# **Predict:** With 8 dishes, guessing is right once in 8. Which accuracy do you expect in the first epoch, and in the
 # last one?
 
 # %% tags=["nbval-ignore-output"]
@@ -364,13 +369,14 @@ print("best validation accuracy above 0.85:", best_accuracy > 0.85)
 # %% [markdown]
 # How to read the curves:
 #
-# - The dashed line jumps while the steps are large, and calms down when the learning rate falls (third panel).
-# - Both lines rise together: the model still learns something general. If training rose alone, it would be learning the
-#   training images by heart: more augmentation, or more images.
+# - The dashed line jumps while the model learns in large steps, and calms down when the learning rate falls (the
+#   picture at the bottom).
+# - Both accuracies rise: what the model learns also holds for images it has not trained on. If training rose alone, the
+#   model would be learning its images by heart. Then more augmentation helps, or more images.
 #
-# Did the device wait for data? The meter has the seconds of every step, and how many of them were waiting. Beside it we
-# put a feed that is too slow on purpose: no workers, and an augmentation that dawdles 20 ms an image. Six steps of a
-# tiny model are enough.
+# Did the device wait for data? The meter has the seconds of every step, and how many of them were waiting. Beside it
+# we put a **feed** (all that brings batches to the model) that is too slow on purpose: no workers, and an
+# augmentation that dawdles 20 ms an image. Six steps of a tiny model are enough.
 
 # %%
 import time  # to be slow
@@ -387,7 +393,8 @@ tiny.compile("adam", "categorical_crossentropy")
 _ = fit_generator(tiny, slow, steps_per_epoch=6, callbacks=[slow_meter], verbose=0)
 
 # %% [markdown]
-# The first step also compiles the model and starts the workers, so the picture begins with the second.
+# The first step also compiles the model and starts the workers, so the picture begins with the second. The slow feed
+# may seem to start well: Keras asks for a batch ahead, and the second one was made during the long first step.
 
 # %% tags=["nbval-ignore-output"]
 from helpers.course.figures import timeline  # who is busy when
@@ -408,19 +415,21 @@ print(f"waiting for data: this training {meter.share:.0%}, the slow feed {slow_m
 print("the slow feed: more than half of the time is waiting:", slow_meter.share > 0.5)
 
 # %% [markdown]
-# Blue is work, orange is waiting. On a laptop the model is the slow part. On a GPU the blue pieces shrink, the orange
-# ones do not: a feed that was good enough here may be too slow there. Look at this number first, before you buy a
+# Blue is work, orange is waiting. On a laptop the model is the slow part: the workers make the next batches while it
+# computes. On a GPU the blue pieces shrink, but a batch takes as long to make as before, and the rest of that time
+# turns orange: a feed that was good enough here may be too slow there. Look at this number first, before you buy a
 # faster card. The cures, in this order: more `workers`, a file with whole-image chunks (lesson 01), lighter
 # augmentation (lesson 06).
 
 # %% [markdown]
-# **Checkpoint 4.** A step on a GPU takes 50 ms, of which 30 are waiting. How much faster does training get with a GPU
-# of twice the speed? And with twice the workers, if a batch then comes in half the time?
+# **Checkpoint 4.** A step on a GPU takes 50 ms, of which 30 are waiting, although the workers never rest. How much
+# faster does training get with a GPU of twice the speed? And with twice the workers, if a batch then comes in half
+# the time?
 #
 # <details><summary>Answer</summary>
 #
 # Twice the GPU: 20 ms of work become 10, and the batch still arrives only every 50 ms: not faster at all. Twice the
-# workers: a batch every 25 ms, so training is twice as fast.
+# workers: a batch every 25 ms, more than the 20 ms of work, so training is twice as fast.
 #
 # </details>
 
@@ -445,7 +454,7 @@ print(probabilities.shape)
 print("same accuracy as before:", abs(np.mean(predicted == truth) - accuracy) < 1e-3)
 
 # %% [markdown]
-# **Predict:** The same model and the same images, but read in shuffled order. How many answers agree with
+# **Predict:** The same model and the same images, but read in shuffled order. Which share of the answers agrees with
 # `class_numbers` now?
 
 # %%
@@ -454,8 +463,8 @@ mixed_up = model.predict(shuffled, verbose=0).argmax(axis=1)
 print("below 0.3:", np.mean(mixed_up == truth) < 0.3)
 
 # %% [markdown]
-# As few as by guessing. The model is as good as before: the answers just belong to other rows. When a report shows the
-# accuracy of guessing after a training that went well, look for this mistake first.
+# About one in eight, as few as by guessing. The model is as good as before: the answers just belong to other rows.
+# When a report shows the accuracy of guessing after a training that went well, look for this mistake first.
 #
 # Now the **confusion matrix**: true dish down, answer across.
 
@@ -498,7 +507,7 @@ show(image_grid(pictures, titles, columns=4))
 
 # %% [markdown]
 # Would you have known better? In real data, look for **wrong labels** here: the authors of Food-101 say that they did
-# not clean its 75,750 training images.
+# not clean its training images (75,750 in their own split).
 
 # %%
 print("right and wrong together:", np.sum(predicted == truth) + len(wrong))
@@ -526,8 +535,8 @@ print("takes", loaded.input.dtype, "images of", loaded.input_shape[1:])
 print("same answers as before:", np.allclose(again, probabilities, atol=1e-3))
 
 # %% [markdown]
-# Training was stopped, by you or by a power cut, and should go on. What is needed? The model: loaded. The number of
-# epochs that are done: one line each in the log, which the `csv` module reads.
+# Suppose that a training was stopped, by you or by a power cut, and should go on. What is needed? The model: loaded.
+# The number of epochs that are done: one line each in the log, which the `csv` module reads.
 
 # %%
 import csv
@@ -537,8 +546,9 @@ with (folder / "log.csv").open() as file:
 print("epochs in the log are those of the training:", done == len(history.epoch))
 
 # %% [markdown]
-# And the *data*: a new program starts with a new sequence, which stands at epoch 0. Would epoch `done` be the same as
-# if nothing had happened?
+# And the *data*: a new program starts with a new sequence. Its `position` is (epoch, batch), the next batch to be
+# trained on: (0, 0). Sequences count epochs from 0, so the next epoch is number `done` (Keras counts from 1 when it
+# prints). Would it be the same as if nothing had happened?
 #
 # **Predict:** The old sequence served that training; the new one was just made. Do they agree on the first batch of
 # epoch `done`, pixel by pixel?
@@ -551,8 +561,9 @@ print("positions:", fresh.position, train.position == (done, 0))
 print("same batch:", np.array_equal(old_images, new_images))
 
 # %% [markdown]
-# Same rows, same order, same augmentation: they depend on seed, epoch and row alone (lesson 05). Of the data, nothing
-# has to be saved. `initial_epoch` tells `fit_generator` where to go on.
+# The old sequence stands at `(done, 0)`, the new one at the beginning, and yet the batch is the same. Same rows, same
+# order, same augmentation: they depend on seed, epoch and row alone (lesson 05). Of the data, nothing has to be
+# saved. `initial_epoch` tells `fit_generator` where to go on.
 #
 # One thing to know: the best epoch need not be the last one. To go on exactly where a run was cut off, let a second
 # `ModelCheckpoint(folder / "last.keras")` save every epoch.
@@ -570,7 +581,7 @@ more = fit_generator(
     initial_epoch=done,
     epochs=done + 1,  # the number of the last epoch, not how many more
     validation_data=valid,
-    callbacks=[CSVLogger(folder / "log.csv", append=True)],
+    callbacks=[CSVLogger(folder / "fine_tuning.csv")],  # a log of its own: other callbacks, other columns
     verbose=2,
 )
 
@@ -623,8 +634,9 @@ print("mixed_float16 computes in", layer.compute_dtype, "and keeps weights in", 
 print("this run:", keras.config.dtype_policy().name, "| last layer:", model.layers[-1].compute_dtype)
 
 # %% [markdown]
-# **The batch.** The table of section 3 decides. If the card runs out of memory (`ResourceExhaustedError`), halve
-# `batch_size`: the generator, the callbacks and all the rest stay as they are.
+# **The batch.** The sum of section 3 decides. While the base is frozen, batches of 64 are cheap; the epoch of
+# fine-tuning in section 7 needs 352 + 64 x 66 MB, about 4.6 GB. If the card runs out of memory
+# (`ResourceExhaustedError`), halve `batch_size`: the generator, the callbacks and all the rest stay as they are.
 
 # %% [markdown]
 # ## Key points

@@ -34,9 +34,9 @@ open_lesson(keras=True)
 # %% [markdown]
 # ## 1. One file, several readers
 #
-# Three computers train one model together. In each step every computer takes its own batch, computes a gradient, and
-# the three gradients are averaged. All three then change their weights by the same amount, so that the three models
-# stay the same model.
+# Three computers train one model together. In each step every computer takes its own batch and computes a gradient
+# (for each weight: how the loss changes with it), and the three gradients are averaged. All three then change their
+# weights by the same amount, so that the three models stay the same model.
 #
 # Each computer runs the same program, as a process of its own. Each opens the same file. So they must agree, without
 # talking, on who reads which rows. The agreement is a pair of numbers: `shard=(index, count)`, "I am number `index` of
@@ -51,10 +51,11 @@ for index in range(3):
     print(f"process {index}:", [rows.tolist() for rows in order.batches(epoch=0)])
 
 # %% [markdown]
-# Read it column by column. The first batches together are rows 0 to 5: the **global batch** of six rows. Process
-# number 0 takes its rows 0, 3; number 1 takes 1, 4; number 2 takes 2, 5. Row 12 is missing: a third global batch would
-# have one row for three processes. A process without a batch would have no gradient, and the others would wait for it
-# for ever. So such a rest is dropped, and the number of batches is the same for all.
+# Read it column by column. The first batches together are rows 0 to 5: the **global batch** of six rows. Of these,
+# process number 0 takes rows 0 and 3, number 1 takes 1 and 4, number 2 takes 2 and 5. Row 12 is missing: a third
+# global batch would have one row for three processes. A process without a batch would have no gradient, and the
+# others would wait for it for ever. So a rest with fewer rows than processes is dropped, and the number of batches is
+# the same for all.
 #
 # **Predict:** With 16 rows instead of 13, the rest has four rows. How are they dealt out?
 
@@ -97,11 +98,12 @@ axes.set_yticks([0.5, 1.5, 2.5], ["epoch 0", "epoch 1", "epoch 2"])
 axes.invert_yaxis()
 patches = [plt.Rectangle((0, 0), 1, 1, color=color) for color in colors.values()]
 figure.legend(patches, colors, loc="outside lower center", ncols=4)
-show(figure, alt="Who reads which of 38 rows: three colours, evenly mixed, and others in each epoch.")
+show(figure, alt="Who reads which of 38 rows: three colours, evenly mixed; most rows change colour each epoch.")
 
 # %% [markdown]
-# Each row has one owner an epoch, and another owner in the next. Two grey rows an epoch are read by nobody; they too
-# are others each time. Over many epochs every row is used about equally often.
+# In an epoch each row has one owner at most; in the next epoch it is often another one. Two grey rows an epoch are
+# read by nobody: 38 = 3 x 12 + 2, and two rows are too few for three processes. They too are others each time. Over
+# many epochs every row is used about equally often.
 
 # %% [markdown]
 # **Checkpoint 1.** 1,000 rows, 4 processes, `batch_size=32`. How many batches does each process make an epoch? How
@@ -273,7 +275,8 @@ print("weighted mean right:", difference(np.average(gradients, axis=0, weights=s
 # No: an image in the batch of 6 would count more than one in a batch of 7. Either weight by the sizes, or leave that
 # batch out: `drop_last=True` drops the last global batch when it is not full.
 #
-# And a model as in lesson 07, with batch normalisation?
+# And `small_cnn`, the model of lesson 07? It has layers of batch normalisation: each subtracts the mean of the batch,
+# and divides by how far the numbers spread around it.
 
 # %%
 from helpers.models import small_cnn
@@ -285,25 +288,26 @@ print("equal up to rounding:", off_by < 1e-4)
 print("off by more than a hundredth:", off_by > 0.01)
 
 # %% [markdown]
-# A batch normalisation layer subtracts the mean of *its* batch. A mean over 20 images is not the mean over 60, so the
-# three processes compute something else than one would. It still trains; it is no longer the same training. Everything
-# that mixes the images of a batch has this property.
+# Each process subtracts the mean of *its* batch. A mean over 20 images is not the mean over 60, so the three
+# processes compute something else than one would. It still trains; it is no longer the same training. Everything that
+# mixes the images of a batch has this property. So has a layer that draws random numbers, such as dropout: three
+# processes draw other ones than one.
 
 # %% [markdown]
 # **Checkpoint 3.** Name three conditions under which a step of three processes equals a step of one.
 #
 # <details><summary>Answer</summary>
 #
-# The rows are the dealt-out global batch (same seed, file and `batch_size`); the gradients are averaged by the sizes of
-# the batches, or all sizes are equal; and no layer mixes the images of a batch.
+# The rows are the dealt-out global batch (same seed, file and `batch_size`); the gradients are averaged by the sizes
+# of the batches, or all sizes are equal; and no layer mixes the images of a batch or draws random numbers.
 #
 # </details>
 
 # %% [markdown]
 # ## 4. What larger data costs
 #
-# How long is an epoch of a file 10 or 1,000 times as large? Three costs grow with the number of rows. Memory first:
-# pixels stay in the file, but order and labels do not.
+# How long is an epoch of a file 10 or 1,000 times as large? Three costs grow with the number of rows: memory, bytes
+# to read, and jumps in the file (section 5). Memory first: pixels stay in the file, but order and labels do not.
 
 # %%
 label_bytes = whole.class_numbers.nbytes / whole.n  # one int64 a row
@@ -375,8 +379,8 @@ axes.legend(loc="upper left")
 show(figure, alt="Minutes of reading against size; the measured line ends at the size of the memory.")
 
 # %% [markdown]
-# And the question of this course, 27.1 GB and a computer with 8 GB? There, the solid line would end at 8. What remains
-# are the dashed ones:
+# And the question of this course, 27.1 GB and a computer with 8 GB? There, the solid line would end at 8. What
+# remains are the dashed ones. (They count all pixels. An epoch reads the training split, 70 % of them.)
 
 # %% tags=["constant-time"]
 for name, rate in ASSUMED.items():
@@ -412,14 +416,16 @@ from helpers.course.figures import order_strip  # one coloured line an image, in
 n, batch_size = 70_700, 64  # the training split of Food-101
 orders = {kind: EpochOrder(n, batch_size, kind, seed=0) for kind in ("full", "block", None)}
 strips = {str(kind): np.concatenate(order.batches(0))[:4096:8] for kind, order in orders.items()}
-show(order_strip(strips, kind="row"))
+alt = "Rows in the order served. full: all colours mixed. block: eight colours at a time. None: one colour, file order."
+show(order_strip(strips, kind="row"), alt=alt)
 
 # %% [markdown]
-# The first 4,096 images are drawn, every eighth. `full` takes rows from everywhere. `None` is still at the beginning of
-# the file. `block` comes in slices of 1,024 images: while eight blocks are open, only their eight colours appear.
+# The first 4,096 images are drawn, every eighth. `full` takes rows from everywhere. `None` is still at the beginning
+# of the file. `block` comes in slices of 1,024 images, 128 positions in the picture: while eight blocks are open,
+# only their eight colours appear.
 #
-# Now count. The reader visits the rows of a batch in the order of the file. A jump is *long* when it leaves the block:
-# by more than 128 rows, 34 MB.
+# Now count. The reader visits the rows of a batch in the order of the file. We call a jump *long* when it passes more
+# than 128 rows, which is a block, or 34 MB.
 #
 # **Predict:** A batch has 64 rows. How many long jumps does it need in each order?
 
@@ -434,8 +440,8 @@ for kind, order in orders.items():
     print(f"{kind!s:>5}: {long_jumps(order):4.1f} long jumps a batch")
 
 # %% [markdown]
-# Nearly one an image, one for each open block, and none at all. What a jump costs is again an assumption: 10
-# milliseconds is usual for a spinning disk, and far too much for an SSD.
+# `full`: nearly one an image. `block`: one for each open block. `None`: none at all. What a jump costs is again an
+# assumption: 10 milliseconds is usual for a spinning disk, and far too much for an SSD.
 
 # %% tags=["constant-time"]
 for kind, order in orders.items():
@@ -506,7 +512,10 @@ print("batches trained on:", position[1])
 print("loss fell:", losses[1] < losses[0])
 
 # %% [markdown]
-# For more than that, this is what was tried with the versions of this course (Keras 3.15, TensorFlow 2.21):
+# An epoch of the file has 22 batches. Twice `steps_per_epoch=8` are its first 16, so `position` is (0, 16).
+#
+# And on other hardware? This is what was tried with the versions of this course (Keras 3.15,
+# TensorFlow 2.21):
 #
 # | you have | what carries the gradients | `shard` |
 # | --- | --- | --- |
@@ -516,11 +525,11 @@ print("loss fell:", losses[1] < losses[0])
 # | several machines, `tf_keras` | `MultiWorkerMirroredStrategy` | (process, processes) |
 # | several machines, *many* trainings to run | nothing: one training a machine | none |
 #
-# On JAX it takes `keras.distribution.initialize` and `DataParallel(auto_shard_dataset=False)`; two processes, each with
-# its half of every batch, then had the losses of one. Keras 3 on TensorFlow has a gap: `fit` fails under
-# `MultiWorkerMirroredStrategy`.
+# On JAX it takes `keras.distribution.initialize` and `DataParallel(auto_shard_dataset=False)`; two processes, each
+# with its half of every batch, then had the losses of one. Keras 3 on TensorFlow has a gap: `fit` fails under
+# `MultiWorkerMirroredStrategy`. With `tf_keras`, which is Keras 2 (lesson 03), it works.
 #
-# The last line is the one that most people need. Ten trainings on ten machines are ten times as fast as one after the
+# Look at the last line of the table first. Ten trainings on ten machines are ten times as fast as one after the
 # other, and need no line of this lesson.
 
 # %% [markdown]
@@ -538,5 +547,5 @@ print("loss fell:", losses[1] < losses[0])
 # ## Key points
 #
 # - `shard=(index, count)` deals out every global batch. Same file, seed and `batch_size` everywhere, or rows get lost.
-# - Processes train exactly like one when batches are equal in size and no layer mixes the images of a batch.
+# - Processes train exactly like one when batches are equal in size and no layer mixes images or draws random numbers.
 # - A speed measured from the page cache says nothing about a file larger than memory.
