@@ -78,8 +78,8 @@ class Options:
     def __post_init__(self):
         if not isinstance(self.size, (int, np.integer)) or not 1 <= self.size <= 65_500:  # 65,500 is JPEG's limit
             raise BuildError(f"size must be a whole number of pixels from 1 to 65500; got {self.size!r}.")
-        if not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
-            raise BuildError(f"seed must be a whole number, 0 or more; got {self.seed!r}.")
+        if not isinstance(self.seed, (int, np.integer)) or not 0 <= self.seed < 2**63:  # the attribute has 64 bits
+            raise BuildError(f"seed must be a whole number from 0 to 2**63 - 1; got {self.seed!r}.")
         for name, choices in (("resize", RESIZE_MODES), ("storage", STORAGES), ("on_error", ON_ERROR)):
             if getattr(self, name) not in choices:
                 raise BuildError(f"{name} must be one of {', '.join(choices)}; got {getattr(self, name)!r}.")

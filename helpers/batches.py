@@ -58,6 +58,9 @@ class BatchSource:
         self._reader = RowReader(path, self.split_info.images, size)
         self._class_numbers, self.num_classes = read_class_numbers(self.split_info)
         self._rows = None if rows is None else _checked_rows(rows, self.split_info)
+        if self.n == 0:
+            empty = f"{self.split_info.images} in {path} has no rows" if rows is None else "rows is empty"
+            raise ValueError(f"{empty}: there is nothing to serve.")
         self.order = EpochOrder(
             self.n, batch_size, _resolve_shuffle(shuffle, split, rows), seed, shard=shard, drop_last=drop_last
         )

@@ -53,8 +53,7 @@ class Check:
 def examine(folder: Path) -> list[Check]:
     """All checks; ``folder`` is where the lessons would write their files."""
     return [
-        python_version(),
-        *packages(),
+        *([not_installed()] if _version(PROJECT) == "missing" else [python_version(), *packages()]),
         disk(folder),
         locking(folder),
         memory(),
@@ -64,6 +63,11 @@ def examine(folder: Path) -> list[Check]:
         gpu(),
         browser(),
     ]
+
+
+def not_installed() -> Check:
+    """Run from the folder by a Python that does not have the kit: what it needs cannot be looked up."""
+    return Check("bad", f"{PROJECT} is not installed in {sys.executable}", "pip install -r requirements.txt")
 
 
 def python_version() -> Check:

@@ -7,7 +7,10 @@ Errors that cross Keras (and TensorFlow, which turns them into text) are kept in
 from __future__ import annotations
 
 import functools
+import inspect
+import os
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 
 import keras
@@ -35,7 +38,7 @@ def is_classic(model) -> bool:
 
 
 class Feed:
-    """Training data that Keras takes as it is: a ``tf.data.Dataset``, arrays, a data loader."""
+    """Training data that Keras takes as it is: a ``tf.data.Dataset``, a data loader."""
 
     def __init__(self, source, steps: int | None, pool: dict | None = None):
         self.source = source
@@ -178,9 +181,14 @@ class IteratorFeed(Feed):
         images, labels = batch
         numbers = np.asarray(labels)
         numbers = numbers.argmax(axis=-1) if numbers.ndim > 1 and numbers.shape[-1] > 1 else numbers.reshape(-1)
-        table = np.zeros(max(self._weights) + 1, dtype=np.float32)
-        table[list(self._weights)] = list(self._weights.values())
-        return images, labels, table[numbers.astype(np.int64)]
+        numbers = numbers.astype(np.int64).tolist()
+        missing = sorted(set(numbers) - set(self._weights))
+        if missing:
+            raise ValueError(
+                f"class_weight must hold every class; a batch of this generator has class {missing[0]}, and the "
+                f"weights are for {sorted(self._weights)}."
+            )
+        return images, labels, np.array([self._weights[number] for number in numbers], dtype=np.float32)
 
 
 class SequenceFeed(Feed):
@@ -229,17 +237,25 @@ class SequenceFeed(Feed):
         return [("the queue of training batches", self._pool.ahead + _HELD_BY_KERAS, _batch_bytes(self.source))]
 
     def message(self) -> str | None:
+        return " ".join(self._sentences()) or None
+
+    def _sentences(self) -> Iterator[str]:
         if self.moved_from is not None:
-            return (
-                f"training starts at batch {self.start} of the stream (initial_epoch={self._initial_epoch} of "
+            yield (
+                f"Training starts at batch {self.start} of the stream (initial_epoch={self._initial_epoch} of "
                 f"{self.steps} steps); the sequence stood at batch {self.moved_from}."
             )
-        if self.steps == len(self.source):
-            return None
-        return (
-            f"an epoch is {self.steps} steps and one pass over the data is {len(self.source)} batches: each epoch goes "
-            "on where the last one ended, and every row is used once a pass."
-        )
+        if self.steps != len(self.source):
+            yield (
+                f"An epoch is {self.steps} steps and one pass over the data is {len(self.source)} batches: each epoch "
+                "goes on where the last one ended, and every row is used once a pass."
+            )
+        order = self.source.source.order
+        if order.dropped_rows and not order.drop_last:
+            yield (
+                f"{order.dropped_rows} of {order.n} rows are left out in each pass: they are fewer than the "
+                f"{order.shard[1]} shards."
+            )
 
     def batch(self, index: int):
         """Batch ``index`` of this call."""
@@ -292,8 +308,6 @@ class Validation(Feed):
     """Validation data that Keras takes as it is; None too."""
 
     def check(self, model) -> None:
-        if hasattr(self.source, "__next__") and self.steps is None:
-            raise ValueError("validation_data is a Python generator, which has no length: pass validation_steps.")
         if is_classic(model) and isinstance(self.source, keras.utils.PyDataset):
             self._classic_source = _classic_sequence(
                 self.source.__getitem__, len(self.source), self.source.on_epoch_end
@@ -301,6 +315,47 @@ class Validation(Feed):
 
     def data(self, classic: bool):
         return self._classic_source if classic and hasattr(self, "_classic_source") else self.source
+
+
+class IteratorValidation(Feed):
+    """A Python generator: each validation takes the next ``validation_steps`` batches, as in Keras 2.
+
+    Keras 3.15 looks at two batches and puts them in front again at every validation: of a generator that ran dry it
+    would evaluate these two for ever, without a word.
+    """
+
+    def __init__(self, source, steps):
+        if steps is None:
+            raise ValueError("validation_data is a Python generator, which has no length: pass validation_steps.")
+        super().__init__(source, steps)
+        self._probed: dict[int, tuple] = {}
+        self._probing = True
+        self._taken = 0
+
+    def data(self, classic: bool):
+        return self.source if classic else _Finite(self)
+
+    def batch(self, index: int):
+        """Batch ``index`` of the validation that is running: the next one, whatever the index."""
+        if index in self._probed:
+            self._probing = False
+            return self._probed.pop(index)
+        try:
+            batch = next(self.source)
+        except StopIteration:
+            error = GeneratorRanDryError(
+                f"the generator of validation_data ended after {self._taken} batches, and each validation takes "
+                f"{self.steps}. Let it loop for ever (while True), or lower validation_steps."
+            )
+            self.keep(error)
+            raise error from None
+        except Exception as error:
+            self.keep(error)
+            raise
+        self._taken += 1
+        if self._probing:
+            self._probed[index] = batch
+        return batch
 
 
 class SequenceValidation(Feed):
@@ -360,7 +415,7 @@ class _Endless(keras.utils.PyDataset):
 
 
 class _Finite(keras.utils.PyDataset):
-    def __init__(self, feed: SequenceValidation):
+    def __init__(self, feed: SequenceValidation | IteratorValidation):
         super().__init__(workers=0)
         self._feed = feed
 
@@ -379,9 +434,9 @@ def _pool_for(sequence: HDF5Sequence, asked: dict) -> WorkerPool:
     }
     return WorkerPool(
         functools.partial(batch_of_item, sequence.source),
-        preflight.whole_number("workers", chosen["workers"], 0, "0 makes batches when they are asked for."),
+        chosen["workers"],
         processes=chosen["use_multiprocessing"],
-        ahead=preflight.whole_number("max_queue_size", chosen["max_queue_size"], 1, "It counts batches made ahead."),
+        ahead=chosen["max_queue_size"],
         timeout_s=sequence.stall_timeout_s,
         describe=functools.partial(_describe, sequence.source),
     )
@@ -436,7 +491,7 @@ def training_feed(model, source, steps, initial_epoch: int, epochs: int, pool: d
     Raises
     ------
     TypeError
-        A tf_keras Sequence for a Keras 3 model.
+        Nothing that gives batches, or a tf_keras Sequence for a Keras 3 model.
     """
     if isinstance(source, HDF5Sequence):
         return SequenceFeed(source, steps, initial_epoch, epochs, pool)
@@ -449,6 +504,12 @@ def training_feed(model, source, steps, initial_epoch: int, epochs: int, pool: d
             f"{type(source).__name__} is a tf_keras Sequence and the model is a Keras 3 model. Derive it from "
             "keras.utils.PyDataset, or build the model with tf_keras."
         )
+    if source is None or isinstance(source, (str, os.PathLike, np.ndarray, tuple, list)) or inspect.isroutine(source):
+        hint = "Call it: generator=NAME()." if inspect.isroutine(source) else "For arrays call model.fit(x, y)."
+        raise TypeError(
+            "generator must give batches: an HDF5Sequence, another PyDataset, a Python generator or a tf.data.Dataset; "
+            f"got {type(source).__name__}. {hint}"
+        )
     return Feed(source, steps, pool)
 
 
@@ -456,4 +517,6 @@ def validation_feed(source, steps) -> Feed:
     """The feed for ``validation_data``."""
     if isinstance(source, HDF5Sequence):
         return SequenceValidation(source, steps)
+    if hasattr(source, "__next__"):
+        return IteratorValidation(source, steps)
     return Validation(source, steps)

@@ -118,7 +118,7 @@ def _inspect_open(report: Report, file: h5py.File, images, labels, verify: bool)
         )
     for split, (image_name, label_name) in pairs.items():
         _inspect_split(report, file, split, image_name, label_name, verify)
-    if report.splits and not _rows_to_train_on(report):
+    if report.splits and report.ok and not _rows_to_train_on(report):
         report.add_fault(
             "no-rows",
             f"no image to train on is in {report.path}.",
@@ -241,7 +241,9 @@ def _check_form(report: Report, images: h5py.Dataset, labels: h5py.Dataset) -> N
             f"{name} has shape {images.shape} and type {images.dtype}; expected (n, height, width, 3) uint8.",
             "Rebuild the file from the images: data_scripts.build_hdf5.",
         )
-    if not (labels.ndim == 2 and labels.shape[1] and labels.dtype.kind in "uif") and not (labels.ndim == 1 and labels.dtype.kind in "ui"):
+    if not (labels.ndim == 2 and labels.shape[1] and labels.dtype.kind in "uif") and not (
+        labels.ndim == 1 and labels.dtype.kind in "ui"
+    ):
         report.add_fault(
             "label-shape",
             f"{_name(labels)} has shape {labels.shape} and type {labels.dtype}; expected one-hot rows (n, classes) "
@@ -271,7 +273,7 @@ def _check_chunks(report: Report, images: h5py.Dataset) -> None:
         return
     chunk_bytes = math.prod(images.chunks) * images.dtype.itemsize
     touched = math.prod(-(-side // step) for side, step in zip(images.shape[1:], images.chunks[1:], strict=True))
-    advice = f"python -m data_scripts.rechunk {report.path} NEW.h5 writes one image a chunk."
+    advice = "Build it again from its images (data_scripts.build_hdf5): one image a chunk."
     if touched > 1:
         report.add_warning(
             "cut-chunks",
@@ -441,8 +443,8 @@ def _check_order(report: Report, labels: h5py.Dataset, counts: np.ndarray, mixes
             "class-sorted",
             f"{_name(labels)} is sorted by class: {NEIGHBOURS} neighbouring rows hold {mixes.mean():.1f} classes on "
             f"average; shuffled rows would hold {shuffled:.1f}.",
-            'Train with shuffle="full", and never cut validation rows off its end; or repair the order: '
-            f"python -m data_scripts.rechunk {report.path} NEW.h5.",
+            'Train with shuffle="full", and never cut validation rows off its end; or build it again: '
+            "data_scripts.build_hdf5 mixes the rows.",
         )
 
 

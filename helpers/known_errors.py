@@ -87,7 +87,10 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         "handle-in-a-pickle",
-        ("TypeError: h5py objects cannot be pickled",),
+        (
+            "TypeError: h5py objects cannot be pickled",
+            "TypeError: what the workers run cannot be sent to a process: cannot pickle '_thread.lock' object",
+        ),
         "An open file or dataset is an attribute of something that is sent to a worker process.",
         "Send the path; open in the worker at the first read; drop the handle in __getstate__. HDF5Sequence does so.",
     ),

@@ -313,8 +313,8 @@ def _label_kind(path, data: h5py.Dataset) -> tuple[str, int | None]:
 
 
 def _class_names(path, labels, stored, given, width) -> tuple[tuple[str, ...] | None, int | None]:
-    if isinstance(given, str):
-        raise LayoutError(f"classes must be a list of names, or their number; got the text {given!r}.")
+    if isinstance(given, str) or not (given is None or isinstance(given, (int, np.integer)) or np.iterable(given)):
+        raise LayoutError(f"classes must be a list of names, or their number; got {given!r}.")
     if given is None:
         names, number = stored, len(stored) if stored is not None else width
     elif isinstance(given, (int, np.integer)):

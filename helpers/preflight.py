@@ -42,6 +42,16 @@ def whole_number(name: str, value, lowest: int, hint: str) -> int:
     return number
 
 
+def checked_workers(value) -> int:
+    """A number of workers, 0 or more; raises like :func:`whole_number`."""
+    return whole_number("workers", value, 0, "0 makes batches when they are asked for.")
+
+
+def checked_queue_size(value) -> int:
+    """A queue size, 1 or more; raises like :func:`whole_number`."""
+    return whole_number("max_queue_size", value, 1, "It counts batches made ahead.")
+
+
 def check_class_weight(class_weight, num_classes: int | None) -> dict[int, float] | None:
     """``class_weight`` as a full dict {class number: weight}, which is the only form that Keras does not misread.
 

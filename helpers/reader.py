@@ -7,6 +7,7 @@ read in one go, and every row lands at its final place in the output: there is n
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -14,14 +15,14 @@ import h5py
 import numpy as np
 
 from helpers import images
-from helpers.layout import LayoutError, checked_size, find_dataset, open_file, stored_image_shape
+from helpers.layout import HDF5FileError, LayoutError, checked_size, find_dataset, open_file, stored_image_shape
 
 _SMALLEST_CACHE_BYTES = 2**20  # HDF5 1.14's own default
 _LARGEST_CACHE_BYTES = 64 * 2**20  # a worker each: two workers stay below 128 MiB, whatever the file looks like
 
 # Handles that a forked child got from its parent. They are kept, never used, and never closed here: a handle belongs to
 # the process that opened it, and what closing a copy does to the parent's depends on HDF5's version and driver.
-_INHERITED: list[h5py.Dataset] = []
+_INHERITED: list[h5py.Dataset | None] = []
 
 
 class RowReader:
@@ -51,6 +52,7 @@ class RowReader:
         self._closed = False
         self._resize_to = size = checked_size(size)
         with open_file(self.path) as file:
+            self._state = _state(self.path)
             data = find_dataset(file, dataset)
             if not data.shape:
                 raise LayoutError(f"{dataset} in {self.path} has no rows: it is a single value, not an array.")
@@ -81,6 +83,8 @@ class RowReader:
 
         Raises
         ------
+        HDF5FileError
+            The file is gone, or was written anew since the reader was made.
         TypeError, IndexError
             Rows that are not integers, or lie outside the dataset.
         ValueError
@@ -122,10 +126,17 @@ class RowReader:
         return self._open() if data is None else data
 
     def _open(self) -> h5py.Dataset:
-        if self._handles:
-            _INHERITED.extend(self._handles.values())
-            self._handles = {}
+        for pid in list(self._handles):
+            if pid != os.getpid():  # the own one may be there by now, from another thread
+                _INHERITED.append(self._handles.pop(pid, None))
         file = open_file(self.path)
+        if _state(self.path) != self._state:
+            file.close()
+            raise HDF5FileError(
+                errno.ESTALE,
+                f"{self.path} was written anew since this reader was made: labels read before would no longer fit its "
+                "images. Make a new one.",
+            )
         data = _with_chunk_cache(find_dataset(file, self.dataset))
         kept = self._handles.setdefault(os.getpid(), data)
         if kept is not data:  # another thread was faster
@@ -179,6 +190,12 @@ class RowReader:
                 f"{self._row_shape}. Pass size=(height, width) to bring all to one size."
             )
         return image
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What changes when a file is written: its size, and when that was, in ns."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _read_runs(data: h5py.Dataset, rows: np.ndarray, out: np.ndarray) -> None:

@@ -6,6 +6,7 @@ a dataset: a length, items, epochs.
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 import keras
 import numpy as np
 
+from helpers import preflight
 from helpers.batches import BatchSource
 from helpers.layout import SplitInfo
 
@@ -80,7 +82,11 @@ class HDF5Sequence(keras.utils.PyDataset):
         max_queue_size: int = 10,
         stall_timeout_s: float = 60,
     ):
-        super().__init__(workers=workers, use_multiprocessing=use_multiprocessing, max_queue_size=max_queue_size)
+        super().__init__(
+            workers=preflight.checked_workers(workers),
+            use_multiprocessing=bool(use_multiprocessing),
+            max_queue_size=preflight.checked_queue_size(max_queue_size),
+        )
         self.source = BatchSource(
             path,
             split,
@@ -97,7 +103,7 @@ class HDF5Sequence(keras.utils.PyDataset):
             drop_last=drop_last,
             shard=shard,
         )
-        self.stall_timeout_s = stall_timeout_s
+        self.stall_timeout_s = _checked_seconds("stall_timeout_s", stall_timeout_s)
         self.set_position(0)
 
     @property
@@ -215,3 +221,9 @@ class HDF5Sequence(keras.utils.PyDataset):
         if len(self) > 2 and not in_processes:
             return not self._asked_beyond_probe
         return not self._ignored_first_call
+
+
+def _checked_seconds(name: str, value) -> float:
+    if not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
+        raise ValueError(f"{name} must be a number of seconds above 0; got {value!r}.")
+    return value

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from collections.abc import Container
 
 import keras
 import numpy as np
@@ -69,7 +70,7 @@ def fit_generator(
     ----------
     model : a compiled Keras model; for a tf_keras model its own ``fit_generator`` is called.
     generator : :class:`helpers.HDF5Sequence`, another ``PyDataset``, a Python generator of (images, labels), or
-        anything else that ``Model.fit`` takes as ``x``.
+        anything else with images and labels that ``Model.fit`` takes as ``x``, such as a ``tf.data.Dataset``.
     steps_per_epoch : batches an epoch. None: one pass over the data. A plain generator has no length and needs it.
     epochs, initial_epoch : number of the last epoch, and of the first one.
     verbose, callbacks, validation_data, validation_steps, validation_freq : as in ``Model.fit``. Validation on an
@@ -108,6 +109,9 @@ def fit_generator(
     validation_steps = _optional_steps("validation_steps", validation_steps)
     epochs = preflight.whole_number("epochs", epochs, 1, "It is the number of the last epoch.")
     initial_epoch = preflight.whole_number("initial_epoch", initial_epoch, 0, "It is the number of the first epoch.")
+    if not isinstance(validation_freq, Container):
+        hint = "It is the number of epochs from one validation to the next, or a list of epochs."
+        validation_freq = preflight.whole_number("validation_freq", validation_freq, 1, hint)
     if initial_epoch > epochs:
         raise ValueError(
             f"epochs is the number of the last epoch, not how many more: initial_epoch={initial_epoch} with "
@@ -116,7 +120,11 @@ def fit_generator(
     callbacks = _callback_list(callbacks)
     preflight.check_monitors(model, callbacks, has_validation=validation_data is not None)
     weights = preflight.check_class_weight(class_weight, preflight.class_count(model, generator))
-    pool = {"workers": workers, "use_multiprocessing": use_multiprocessing, "max_queue_size": max_queue_size}
+    pool = {
+        "workers": None if workers is None else preflight.checked_workers(workers),
+        "use_multiprocessing": use_multiprocessing,
+        "max_queue_size": None if max_queue_size is None else preflight.checked_queue_size(max_queue_size),
+    }
     with (
         training_feed(model, generator, steps, initial_epoch, epochs, pool) as feed,
         validation_feed(validation_data, validation_steps) as validation,
@@ -207,7 +215,7 @@ def _say(message: str | None, verbose) -> None:
         return
     _LOG.info(message)
     if verbose != 0:
-        sys.stdout.write(message[0].upper() + message[1:] + "\n")
+        sys.stdout.write(message + "\n")
 
 
 def _is_from_tensorflow(error: Exception) -> bool:

@@ -33,7 +33,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -109,7 +109,7 @@ class WorkerPool:
             return self._function(item)
         answer = self._wait_for(item, stop)
         if isinstance(answer, _Raised):
-            raise answer.error() from WorkerTraceback(answer.trace)
+            raise answer.error() from RemoteTraceError(answer.trace)
         return answer
 
     def _wait_for(self, item: int, stop: int | None):
@@ -146,8 +146,8 @@ class WorkerPool:
         if not self.processes:
             executor.shutdown(wait=not self._stalled, cancel_futures=True)
             return
-        # The public call for this, kill_workers(), comes with Python 3.14. Nothing is cancelled here by hand: the thread
-        # that manages the pool ends with a trace when it meets a cancelled answer of a dead worker (3.11).
+        # The public call for this, kill_workers(), comes with Python 3.14. Nothing is cancelled here by hand: the
+        # thread that manages the pool ends with a trace when it meets a cancelled answer of a dead worker (3.11).
         processes, manager = list((executor._processes or {}).values()), executor._executor_manager_thread
         executor.shutdown(wait=False, cancel_futures=True)
         if manager is None:  # no process could be started
@@ -240,7 +240,7 @@ def batch_of_item(source, item: int):
     return source.batch(*divmod(item, len(source)))
 
 
-class WorkerTraceback(Exception):
+class RemoteTraceError(Exception):
     """The cause of an exception from a worker process: its trace there, as text."""
 
     def __str__(self) -> str:

@@ -65,16 +65,19 @@ class HDF5Writer:
         source: str | None = None,
     ):
         self.path = Path(path)
-        self.part = self.path.with_name(self.path.name + ".part")
+        # The working directory may change inside the block; a link is followed, its large file stays on its own disk.
+        self._final = self.path.resolve()
+        self.part = self._final.with_name(self._final.name + ".part")
         self.image_shape = _checked_shape(image_shape)
         self.class_names = _checked_names(class_names)
         self.storage = _one_of("storage", storage, STORAGES)
         self.label_kind = _one_of("label_kind", label_kind, LABEL_KINDS)
-        self.seed = seed
+        self.seed = _checked_seed(seed)
         self.source = source
         self.rows = dict.fromkeys(layout.SPLITS, 0)  # split -> rows written so far
         self._file: h5py.File | None = None
         self._sums = [0, 0, 0]  # of the training pixels, per channel; Python integers do not overflow
+        self._part_id: tuple[int, int] | None = None  # of the part file as it was made
 
     def __repr__(self) -> str:
         state = "open" if self._file is not None else "closed"
@@ -83,6 +86,7 @@ class HDF5Writer:
 
     def __enter__(self) -> HDF5Writer:
         self._file = _create(self.path, self.part)
+        self._part_id = _file_id(self.part)
         _writers[str(self.part.resolve())] = self
         self.rows = dict.fromkeys(layout.SPLITS, 0)
         self._sums = [0, 0, 0]
@@ -137,7 +141,8 @@ class HDF5Writer:
         with contextlib.suppress(OSError, RuntimeError):  # on a full disk closing fails as well
             self._file.close()
         self._release()
-        self.part.unlink(missing_ok=True)
+        if _file_id(self.part) == self._part_id:
+            self.part.unlink(missing_ok=True)
 
     # -- steps of the block -------------------------------------------------------------------------------------------
 
@@ -198,9 +203,15 @@ class HDF5Writer:
         file.flush()
         file.attrs[layout.COMPLETE] = True
         file.close()
+        if _file_id(self.part) != self._part_id:  # where disks cannot lock, nothing keeps two writers apart
+            raise layout.HDF5FileError(
+                errno.EBUSY,
+                f"another HDF5Writer made {self.part} anew while this one wrote {self.path.name}; what this one wrote "
+                "is lost. Wait for the other, then build again.",
+            )
         _force_to_disk(self.part)
-        self.part.replace(self.path)
-        _force_folder_to_disk(self.path.parent)
+        self.part.replace(self._final)
+        _force_folder_to_disk(self._final.parent)
         self._release()
 
     def _release(self) -> None:
@@ -286,10 +297,19 @@ def _checked_names(class_names: Sequence[str]) -> tuple[str, ...]:
     names = () if isinstance(class_names, str) else tuple(class_names)
     if not names or not all(isinstance(name, str) for name in names):
         raise ValueError(f"class_names must be a list with one string for each class; got {class_names!r}.")
+    for name in names:
+        if "\0" in name or name.encode("utf-8", "replace").decode() != name:
+            raise ValueError(f"class_names must be text that HDF5 can store: no zero byte, UTF-8; got {name!a}.")
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise ValueError(f"class_names must differ from each other; got {twice[0]!r} more than once.")
     return names
+
+
+def _checked_seed(seed) -> int | None:
+    if seed is not None and (not isinstance(seed, (int, np.integer)) or not -(2**63) <= seed < 2**63):
+        raise ValueError(f"seed must be None or a whole number of at most 64 bits; got {seed!r}.")
+    return seed
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
@@ -307,7 +327,11 @@ def _create(path: Path, part: Path) -> h5py.File:
         raise layout.HDF5FileError(
             errno.EISDIR, f"{path} is a folder; an HDF5 file cannot replace it. Give a file name inside it."
         )
-    if not path.parent.is_dir():
+    if path.exists() and not path.is_file():
+        raise layout.HDF5FileError(
+            errno.EINVAL, f"{path} is a device, a pipe or the like; an HDF5 file cannot replace it. Give another name."
+        )
+    if not part.parent.is_dir():
         raise layout.HDF5FileError(errno.ENOENT, f"the folder {path.parent} does not exist. Create it first.")
     if str(part.resolve()) in _writers or _is_locked(part):
         raise layout.HDF5FileError(
@@ -324,6 +348,15 @@ def _create(path: Path, part: Path) -> h5py.File:
         raise layout.HDF5FileError(
             error.errno or errno.EIO, f"{part} cannot be made: {reason}. Choose a folder that this user may write to."
         ) from error
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """What tells this file from another one that gets its name later; None when there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _is_locked(part: Path) -> bool:

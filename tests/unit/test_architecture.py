@@ -15,8 +15,8 @@ PACKAGE = Path(helpers.__file__).parent
 LAYERS = [
     ["layout", "images"],
     ["reader", "order", "augment", "writer", "known_errors", "workers", "report"],
-    ["batches", "inspector", "doctor", "models"],
-    ["sequence", "preflight"],
+    ["batches", "inspector", "doctor", "models", "preflight"],
+    ["sequence"],
     ["feeds"],
     ["training"],
 ]

@@ -505,7 +505,9 @@ CANNOT_START = [
      "apple_pie/3 is in meta/train.txt and in meta/test.txt, 1 pictures in all. Correct the lists, or give three "
      "shares instead: --split 0.7 0.2 0.1."),
     ("size", good, ["--size", "0"], "size must be a whole number of pixels from 1 to 65500; got 0."),
-    ("seed", good, ["--seed", "-1"], "seed must be a whole number, 0 or more; got -1."),
+    ("seed", good, ["--seed", "-1"], "seed must be a whole number from 0 to 2**63 - 1; got -1."),
+    ("seed of 65 bits", good, ["--seed", str(2**64)], "seed must be a whole number from 0 to 2**63 - 1; got "
+     "18446744073709551616."),
     ("sum", good, ["--split", "0.7", "0.2", "0.2"], SPLIT_RULE + "(0.7, 0.2, 0.2)."),
     ("no train", good, ["--split", "0", "0.5", "0.5"], SPLIT_RULE + "(0.0, 0.5, 0.5)."),
     ("two shares", good, ["--split", "0.7", "0.3"], SPLIT_RULE + "(0.7, 0.3)."),

@@ -335,6 +335,16 @@ def test_run_prints_one_line_a_check_and_a_summary(capsys, monkeypatch, tmp_path
     assert code == int(any(line.startswith("bad") for line in lines))
 
 
+def test_a_python_without_the_kit_is_bad(monkeypatch, tmp_path):
+    """The doctor is asked when an install went wrong: it must not fail itself."""
+    monkeypatch.setattr(doctor, "PROJECT", "hdf5-keras-kit-of-nobody")
+    checks = doctor.examine(tmp_path)
+    assert checks[0] == Check(
+        "bad", f"hdf5-keras-kit-of-nobody is not installed in {sys.executable}", "pip install -r requirements.txt"
+    )
+    assert len(checks) == 9
+
+
 def test_a_bad_line_makes_exit_code_1(capsys, monkeypatch):
     """One bad check is enough, and its advice is on its line."""
     monkeypatch.setattr(doctor, "examine", lambda _: [Check("ok", "fine"), Check("bad", "disk full", "make room")])

@@ -193,6 +193,27 @@ def _bad_onehot(file):
     file["train_labels"][9] = 0
 
 
+def _soft_labels(file):
+    _replace(file, "train_labels", np.full((128, 4), 0.25, np.float32))
+
+
+def _labels_of_no_class(file):
+    _replace(file, "train_labels", np.zeros((128, 0), np.uint8))
+
+
+def _labels_one_number(file):
+    _replace(file, "train_labels", 3)
+
+
+def _images_one_number(file):
+    _replace(file, "train_img", 3)
+
+
+def _no_training_rows(file):
+    file["train_img"].resize(0, axis=0)
+    file["train_labels"].resize(0, axis=0)
+
+
 def _one_label_short(file):
     file["train_labels"].resize(127, axis=0)
 
@@ -275,6 +296,27 @@ FAULTS = [
     ),
     (_some_black, ["black-images"], [], "3 of 128 images in train_img hold only zeros; the first is row 100."),
     (_bad_onehot, ["onehot-sum"], [], "2 of 128 rows of train_labels do not sum to 1; the first is row 5."),
+    (
+        _soft_labels,
+        ["soft-labels"],
+        [],
+        "128 of 128 rows of train_labels sum to 1, but not as one 1 among zeros; the first is row 0.",
+    ),
+    (
+        _labels_of_no_class,
+        ["label-shape"],
+        [],
+        "train_labels has shape (128, 0) and type uint8; expected one-hot rows (n, classes) or class numbers (n,) of "
+        "an integer type.",
+    ),
+    (
+        _labels_one_number,
+        ["lengths-differ", "label-shape"],
+        [],
+        "train_img has 128 rows but train_labels has 0.",
+    ),
+    (_images_one_number, ["lengths-differ"], [], "train_img has 0 rows but train_labels has 128."),
+    (_no_training_rows, ["no-rows"], [], "no image to train on is in PATH."),
     (_one_label_short, ["lengths-differ"], [], "train_img has 128 rows but train_labels has 127."),
     (
         _labels_out_of_range,
@@ -482,6 +524,30 @@ def test_foreign_attributes_of_the_same_name(tmp_path):
         file["labels"] = np.array([0, 1, 2, 1])
         file.attrs["mean"] = "unknown"
     assert codes(inspect_file(path)) == ([], ["no-class-names"])
+
+
+def test_odd_datasets_and_attributes_do_not_stop_the_report(tmp_path):
+    """Empty datasets, single numbers and bytes that are not UTF-8 lie in other people's files."""
+    path = tmp_path / "foreign.h5"
+    with h5py.File(path, "w") as file:
+        file["images"] = np.ones((4, 8, 8, 3), np.uint8)
+        file["labels"] = np.array([0, 1, 2, 1])
+        file["train_img"] = 3
+        file["nothing"] = h5py.Empty("f")
+        file.attrs["author"] = np.bytes_(b"Caf\xe9")
+        file.attrs["class_names"] = h5py.Empty("f")
+    report = inspect_file(path)
+    assert codes(report) == ([], ["no-class-names"])
+    assert report.attributes["author"] == "Caf\\xe9"
+    named = inspect_file(path, images="nothing", labels="labels")
+    assert codes(named)[0] == ["lengths-differ"]
+
+
+def test_a_name_that_no_disk_takes_is_missing(tmp_path):
+    """The system's refusal of a path is not damage of the file."""
+    report = inspect_file(tmp_path / ("x" * 300))
+    assert (codes(report), report.exit_code) == ((["missing"], []), 2)
+    assert report.faults[0].message.endswith("xxx cannot be opened: File name too long. Check the path.")
 
 
 def test_foreign_jpeg_bytes(tmp_path):

@@ -96,6 +96,26 @@ def test_class_names_in_bytes_are_read(tmp_path):
     assert read_file_info(path).class_names == ("bread", "crème")
 
 
+def test_texts_that_are_not_utf_8_are_read(tmp_path):
+    """Old files hold Latin-1: the bytes are shown, and nothing fails."""
+    path = foreign_file(tmp_path, x=np.zeros(3))
+    with h5py.File(path, "r+") as file:
+        file.attrs["class_names"] = np.array([b"bread", "cr\u00e8me".encode("latin-1")])
+        file.attrs["source"] = np.bytes_(b"caf\xe9")
+    info = read_file_info(path)
+    assert (info.class_names, info.source) == (("bread", "cr\\xe8me"), "caf\\xe9")
+
+
+def test_foreign_attributes_of_the_same_name_count_as_missing(tmp_path):
+    """An empty class list, a mean of four numbers, train_img that is one number or a group."""
+    path = foreign_file(tmp_path, train_img=7)
+    with h5py.File(path, "r+") as file:
+        file.create_group("valid_img")
+        file.attrs["class_names"] = h5py.Empty("f")
+        file.attrs["mean"] = [1.0, 2.0, 3.0, 4.0]
+    assert read_file_info(path) == layout.FileInfo(path, None, None, None, None, None, None, {"train": 0})
+
+
 def test_foreign_names_and_groups(tmp_path):
     """A pair of datasets anywhere in the file will do; the number of classes comes from one-hot labels."""
     path = foreign_file(tmp_path, **{"data/x": np.zeros((4, *SHAPE), np.uint8), "data/y": np.eye(4, 3)})
@@ -313,6 +333,18 @@ UNUSABLE = [
      "y in {path} has shape (4,) and type float64; " + WANTED_LABELS),
     ("cubic labels", {"x": IMAGES, "y": np.zeros((4, 2, 2), int)}, PAIR, LayoutError,
      "y in {path} has shape (4, 2, 2) and type int64; " + WANTED_LABELS),
+    ("labels of no class", {"x": IMAGES, "y": np.zeros((4, 0), int)}, PAIR, LayoutError,
+     "y in {path} has shape (4, 0) and type int64; " + WANTED_LABELS),
+    ("a single value", {"x": 3, "y": LABELS}, PAIR, LayoutError,
+     "x in {path} has shape () and type int64; " + WANTED_IMAGES),
+    ("size of one number", {"x": IMAGES, "y": LABELS}, {**PAIR, "size": 6}, LayoutError,
+     "size must be (height, width) in whole pixels, at least 1 each; got 6."),
+    ("size below 1", {"x": IMAGES, "y": LABELS}, {**PAIR, "size": (0, 8)}, LayoutError,
+     "size must be (height, width) in whole pixels, at least 1 each; got (0, 8)."),
+    ("classes as one text", {"x": IMAGES, "y": LABELS}, {**PAIR, "classes": "ab"}, LayoutError,
+     "classes must be a list of names, or their number; got 'ab'."),
+    ("no classes", {"x": IMAGES, "y": LABELS}, {**PAIR, "classes": 0}, LayoutError,
+     "classes must be at least 1; got 0."),
     ("lengths", {"x": IMAGES, "y": LABELS[:3]}, PAIR, LayoutError,
      "x has 4 rows but y has 3 in {path}. Rebuild the file: HDF5Writer.append writes both together."),
     ("classes", {"x": IMAGES, "y": LABELS}, {**PAIR, "classes": 5}, LayoutError,

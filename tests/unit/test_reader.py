@@ -119,6 +119,26 @@ def test_missing_file_and_dataset_are_named(coded_file, tmp_path):
         RowReader(coded_file, "images")
 
 
+def test_a_thread_that_comes_second_gets_the_handle_of_the_first(coded_file):
+    """Both found no handle and opened one: the later is closed again, and the file is free after close()."""
+    with RowReader(coded_file, "train_img") as reader:
+        reader.read([0])
+        first = reader._data()
+        assert reader._open() is first
+    with h5py.File(coded_file, "r+"):
+        pass
+
+
+@pytest.mark.parametrize("value", [7, h5py.Empty("f")], ids=["one number", "nothing"])
+def test_a_dataset_without_rows_is_named(tmp_path, value):
+    """A single value has no rows, and no len() in h5py."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = value
+    with pytest.raises(LayoutError, match=f"^x in {path} has no rows: it is a single value, not an array.$"):
+        RowReader(path, "x")
+
+
 def test_close_twice_is_quiet_and_reading_after_is_an_error(coded_file):
     """close() may be called again; a closed reader says that it is closed, and of what."""
     reader = RowReader(coded_file, "train_img")

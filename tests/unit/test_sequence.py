@@ -14,6 +14,7 @@ from coded import CLASS_NAMES, class_of_row, classes_of, coded_images, make_code
 from helpers import Augment, CenterCrop, HDF5Sequence
 from helpers.images import encode_jpeg
 from helpers.layout import DatasetNotFoundError, HDF5FileError, IncompleteFileError, LayoutError
+from helpers.writer import HDF5Writer
 
 AUGMENT = Augment(rotation=10, horizontal_flip=True, zoom=(0.9, 1))
 
@@ -290,7 +291,7 @@ ROW_ERRORS = {
     "float rows": ([1.5], TypeError, "rows must be a one-dimensional integer array"),
     "beyond the end": ([103], IndexError, r"rows holds 103, but train_img in .* has rows 0 to 102"),
     "negative": ([-1], IndexError, "rows holds -1"),
-    "none at all": ([], ValueError, "no batch is left of 0 rows"),
+    "none at all": ([], ValueError, "^rows is empty: there is nothing to serve.$"),
 }
 
 
@@ -309,6 +310,16 @@ REFUSED = {
     "unknown label kind": ({"label_kind": "int"}, ValueError, 'label_kind must be "onehot" or "sparse"; got \'int\''),
     "augment is no function": ({"augment": 3}, TypeError, "augment must be callable"),
     "wrong number of classes": ({"classes": 6}, LayoutError, "has 5 columns, but there are 6 classes"),
+    "one name for all classes": ({"classes": "pizza"}, LayoutError, "must be a list of names, or their number; got 'p"),
+    "half a class": ({"classes": 4.5}, LayoutError, "must be a list of names, or their number; got 4.5."),
+    "no class": ({"classes": 0}, LayoutError, "classes must be at least 1; got 0."),
+    "size is one number": ({"size": 16}, LayoutError, r"size must be \(height, width\) in whole pixels, .*; got 16."),
+    "size 0": ({"size": (0, 8)}, LayoutError, r"at least 1 each; got \(0, 8\)."),
+    "workers -1": ({"workers": -1}, ValueError, "workers must be at least 0; got -1."),
+    "workers in words": ({"workers": "2"}, TypeError, "workers must be a whole number; got '2'."),
+    "no queue": ({"max_queue_size": 0}, ValueError, "max_queue_size must be at least 1; got 0."),
+    "no patience": ({"stall_timeout_s": 0}, ValueError, "stall_timeout_s must be a number of seconds above 0; got 0."),
+    "endless patience": ({"stall_timeout_s": None}, ValueError, "stall_timeout_s must be a number .*; got None."),
     "batch_size 0": ({"batch_size": 0}, ValueError, "batch_size must be at least 1; got 0."),
     "augment returns floats": ({"augment": lambda image, rng: image / 255}, TypeError, "augment must return a"),
 }
@@ -320,6 +331,34 @@ def test_bad_arguments_are_refused_at_construction(coded_file, case):
     arguments, error, message = REFUSED[case]
     with pytest.raises(error, match=message):
         HDF5Sequence(coded_file, **arguments)
+
+
+def test_a_file_written_anew_is_not_read_with_the_old_labels(tmp_path):
+    """Labels are read at once and images later: between them the file may have been built again."""
+    path = tmp_path / "food.h5"
+
+    def build(numbers):
+        with HDF5Writer(path, (8, 8, 3), ["a", "b"]) as writer:
+            writer.append("train", np.zeros((4, 8, 8, 3), np.uint8), numbers)
+
+    build([0, 0, 1, 1])
+    with HDF5Sequence(path) as sequence:
+        build([1, 1, 0, 0])
+        with pytest.raises(HDF5FileError) as caught:
+            sequence.batch(0, 0)
+    assert str(caught.value) == (
+        f"{path} was written anew since this reader was made: labels read before would no longer fit its images. "
+        "Make a new one."
+    )
+
+
+def test_a_split_without_rows_is_refused_by_name(tmp_path):
+    """It says so, instead of advice on batch sizes."""
+    path = tmp_path / "valid_only.h5"
+    with HDF5Writer(path, (8, 8, 3), ["a", "b"]) as writer:
+        writer.append("valid", np.zeros((2, 8, 8, 3), np.uint8), [0, 1])
+    with pytest.raises(ValueError, match=f"^train_img in {path} has no rows: there is nothing to serve.$"):
+        HDF5Sequence(path)
 
 
 def test_missing_and_incomplete_files_are_refused(tmp_path):

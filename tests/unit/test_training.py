@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import os
-import signal
 import threading
 import time
 
 import keras
 import numpy as np
 import pytest
+from children import KillsItselfOnRow, RaisesOnRow, SleepsOnRow
 from coded import rows_of
 
 from helpers import HDF5Sequence, fit_generator
@@ -44,39 +42,6 @@ class Recorder(keras.Model):
         self.rows.append(rows_of(np.asarray(images)).tolist())
         self.weights_given.append(None if weights is None else np.asarray(weights))
         return {"loss": 1.0}
-
-
-class RaisesOnRow:
-    """An augmentation that fails at one row of the coded file."""
-
-    def __init__(self, row: int):
-        self.row = row
-
-    def __call__(self, image, rng):
-        del rng
-        if rows_of(image[None])[0] == self.row:
-            raise ZeroDivisionError("nothing to divide")
-        return image
-
-
-class KillsItselfOnRow(RaisesOnRow):
-    """An augmentation that ends its worker process at one row, as the system does when memory is short."""
-
-    def __call__(self, image, rng):
-        del rng
-        if rows_of(image[None])[0] == self.row and multiprocessing.parent_process() is not None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return image
-
-
-class SleepsOnRow(RaisesOnRow):
-    """An augmentation that takes a second at one row."""
-
-    def __call__(self, image, rng):
-        del rng
-        if rows_of(image[None])[0] == self.row:
-            time.sleep(1.0)
-        return image
 
 
 def make_model(package=keras, seed: int = 1):
@@ -249,7 +214,7 @@ def test_validation_may_be_arrays(coded_file):
 def test_steps_other_than_the_length_are_said_in_one_line(coded_file, capsys, caplog):
     """One line on stdout when Keras prints too, one line in the log always."""
     line = (
-        "an epoch is 5 steps and one pass over the data is 13 batches: each epoch goes on where the last one ended, "
+        "An epoch is 5 steps and one pass over the data is 13 batches: each epoch goes on where the last one ended, "
         "and every row is used once a pass."
     )
     with HDF5Sequence(coded_file, batch_size=8) as sequence, caplog.at_level(logging.INFO, logger="helpers"):
@@ -258,7 +223,7 @@ def test_steps_other_than_the_length_are_said_in_one_line(coded_file, capsys, ca
         assert [record.message for record in caplog.records] == [line]
         sequence.set_position(0)
         fit_generator(Recorder(), sequence, 5, verbose=2)
-        assert capsys.readouterr().out.splitlines()[0] == line.capitalize()
+        assert capsys.readouterr().out.splitlines()[0] == line
 
 
 def test_a_jump_of_the_position_is_said(coded_file, caplog):
@@ -267,8 +232,22 @@ def test_a_jump_of_the_position_is_said(coded_file, caplog):
         sequence.set_position(1, 2)
         fit_generator(Recorder(), sequence, 5, epochs=3, initial_epoch=2, verbose=0)
     assert caplog.records[0].message == (
-        "training starts at batch 10 of the stream (initial_epoch=2 of 5 steps); the sequence stood at batch 15."
+        "Training starts at batch 10 of the stream (initial_epoch=2 of 5 steps); the sequence stood at batch 15. "
+        "An epoch is 5 steps and one pass over the data is 13 batches: each epoch goes on where the last one ended, "
+        "and every row is used once a pass."
     )
+
+
+def test_rows_that_no_shard_serves_are_said(coded_file, caplog):
+    """A last global batch with fewer rows than shards is dropped, and one line says how many rows that leaves out."""
+    with (
+        HDF5Sequence(coded_file, batch_size=17, shard=(0, 3)) as sequence,
+        caplog.at_level(logging.INFO, logger="helpers"),
+    ):
+        fit_generator(Recorder(), sequence, verbose=0)
+    assert [record.message for record in caplog.records] == [
+        "1 of 103 rows are left out in each pass: they are fewer than the 3 shards."
+    ]
 
 
 def test_an_error_while_reading_surfaces_with_its_place(coded_file):
@@ -406,6 +385,12 @@ BAD_CALLS = {
         ValueError,
         "max_queue_size must be at least 1; got 0. It counts batches made ahead.",
     ),
+    "never validate": (
+        {"validation_freq": 0},
+        ValueError,
+        "validation_freq must be at least 1; got 0. It is the number of epochs from one validation to the next, or a "
+        "list of epochs.",
+    ),
     "weights as a list": (
         {"class_weight": [9, 1, 1, 1, 1]},
         TypeError,
@@ -428,6 +413,26 @@ def test_a_bad_call_is_refused_before_training(coded_file, case):
     with HDF5Sequence(coded_file, batch_size=8) as sequence, pytest.raises(error) as caught:
         fit_generator(make_model(), sequence, **arguments)
     assert str(caught.value) == message
+
+
+NO_BATCHES = {
+    "nothing": (None, "NoneType. For arrays call model.fit(x, y)."),
+    "a path": ("food.h5", "str. For arrays call model.fit(x, y)."),
+    "arrays": ((np.zeros((4, *SHAPE)), np.zeros(4)), "tuple. For arrays call model.fit(x, y)."),
+    "a generator function": (endless_batches, "function. Call it: generator=NAME()."),
+}
+
+
+@pytest.mark.parametrize("case", NO_BATCHES)
+def test_what_gives_no_batches_is_refused(case):
+    """In words, where Keras says "pop from an empty set" or "None values not supported"."""
+    source, got = NO_BATCHES[case]
+    with pytest.raises(TypeError) as caught:
+        fit_generator(make_model(), source, 2)
+    assert str(caught.value) == (
+        "generator must give batches: an HDF5Sequence, another PyDataset, a Python generator or a tf.data.Dataset; "
+        f"got {got}"
+    )
 
 
 def test_unknown_arguments_are_refused(coded_file):
@@ -489,6 +494,51 @@ def test_balanced_class_weight_gives_every_class_the_same_share(coded_file):
         weights = balanced_class_weight(without)
     assert weights[2] == 1.0
     assert all(np.isfinite(list(weights.values())))
+
+
+def test_a_class_without_weight_in_a_generator_is_refused(zero_model):
+    """A model with one output does not say how many classes there are; the missing one must not count as 0."""
+    with pytest.raises(ValueError, match=r"^class_weight must hold every class; .* has class 1, and .* for \[0\].$"):
+        fit_generator(zero_model, numbered_batches(2), 2, verbose=0, class_weight={0: 2.0})
+    with pytest.raises(ValueError, match=r"^class_weight must hold every class; .* has class 0, and .* for \[1\].$"):
+        fit_generator(zero_model, numbered_batches(2), 2, verbose=0, class_weight={1: 2.0})
+
+
+def numbered_batches(count: int):
+    """Batches of one image whose label is its number: its mean squared distance from 0 is the number squared."""
+    for number in range(count):
+        yield np.zeros((1, 1), np.float32), np.full((1, 1), number, np.float32)
+
+
+@pytest.fixture
+def zero_model():
+    """A model that answers 0 and learns nothing."""
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    return model
+
+
+def test_each_validation_takes_the_next_batches_of_a_generator(zero_model):
+    """As in Keras 2; Keras 3 itself evaluates the first two batches again and again."""
+    for steps, losses in ((1, [0, 1, 4]), (2, [0.5, 6.5, 20.5]), (3, [5 / 3, 50 / 3, 149 / 3])):
+        history = fit_generator(
+            zero_model, numbered_batches(6), 2, epochs=3, verbose=0, validation_data=numbered_batches(3 * steps),
+            validation_steps=steps,
+        )  # fmt: skip
+        assert history.history["val_loss"] == pytest.approx(losses)
+
+
+def test_a_validation_generator_that_runs_dry_is_an_error(zero_model):
+    """It says how many batches came, instead of a validation on fewer."""
+    with pytest.raises(GeneratorRanDryError) as caught:
+        fit_generator(
+            zero_model, numbered_batches(6), 2, epochs=3, verbose=0, validation_data=numbered_batches(5),
+            validation_steps=2,
+        )  # fmt: skip
+    assert str(caught.value) == (
+        "the generator of validation_data ended after 5 batches, and each validation takes 2. Let it loop for ever "
+        "(while True), or lower validation_steps."
+    )
 
 
 def test_a_generator_that_runs_dry_is_an_error():
@@ -567,6 +617,12 @@ def test_another_pydataset_is_trained_with_the_settings_of_the_call():
     fit_generator(Recorder(), dataset, verbose=0, workers=2, callbacks=[record])
     assert seen == [(step, 2) for step in range(6)]
     assert dataset.workers == 1
+
+
+def test_wrong_settings_for_another_pydataset_are_refused():
+    """Keras itself takes any number of workers below 1 for none."""
+    with pytest.raises(ValueError, match="^workers must be at least 0; got -2. 0 makes batches when"):
+        fit_generator(Recorder(), OtherDataset(), verbose=0, workers=-2)
 
 
 def test_another_pydataset_with_workers_and_few_steps_is_warned_about():

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from children import NeedsTwoError, pid_of_worker
 
 from helpers.workers import WorkerDiedError, WorkerPool, WorkerStalledError
 
@@ -163,24 +164,17 @@ def test_an_exception_class_of_the_main_script_comes_back_as_itself(tmp_path):
     assert (done.stdout, done.stderr) == ("caught plate 7\n", "")
 
 
-class NeedsTwo(Exception):
-    """An error that does not come back from a pickle, as many people write them."""
-
-    def __init__(self, path, why):
-        super().__init__(f"{path}: {why}")
-
-
 def test_an_exception_that_cannot_be_pickled_arrives_as_its_text():
     """It is not taken for a killed worker, and keeps its notes and its trace."""
 
     def fails(item):
-        error = NeedsTwo("a.jpg", "too dark")
+        error = NeedsTwoError("a.jpg", "too dark")
         error.add_note(f"item {item}")
         raise error
 
     with WorkerPool(fails, 1, processes=True, ahead=1) as pool, pytest.raises(RuntimeError) as caught:
         pool.get(4)
-    assert str(caught.value) == "NeedsTwo: a.jpg: too dark"
+    assert str(caught.value) == "NeedsTwoError: a.jpg: too dark"
     assert caught.value.__notes__ == ["item 4"]
     assert "in fails" in str(caught.value.__cause__)
 
@@ -219,10 +213,6 @@ def test_a_worker_killed_between_two_calls_is_reported():
             pool.get(1)
 
 
-def pid_of_worker(item: int) -> int:
-    return os.getpid()
-
-
 @pytest.mark.parametrize("timeout_s", [0.2, 60])
 def test_closing_does_not_wait_for_a_worker_process_that_hangs(monkeypatch, timeout_s):
     """After a stall, and after an interrupt, a stuck process is killed; the pool's own thread ends without a trace."""
@@ -241,6 +231,32 @@ def test_closing_does_not_wait_for_a_worker_process_that_hangs(monkeypatch, time
         start = time.monotonic()
         pool.close()
         assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_who_waits_while_the_pool_is_closed_is_sent_away(monkeypatch, processes):
+    """Closing from another thread cancels; it is not taken for a death."""
+    monkeypatch.setattr("helpers.workers._PATIENCE_S", 0.1)
+    caught = []
+
+    def waits(item):
+        time.sleep(0.5 if item == 1 else 0)
+
+    pool = WorkerPool(waits, 1, processes=processes, ahead=3)
+    pool.get(0)
+
+    def ask_for_two():
+        try:
+            pool.get(2)
+        except CancelledError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=ask_for_two)
+    thread.start()
+    time.sleep(0.1)
+    pool.close()
+    thread.join()
+    assert len(caught) == 1
 
 
 SCRIPT = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 
@@ -244,6 +245,52 @@ def test_second_writer_in_another_process_is_refused(tmp_path):
     assert layout.read_split_info(path).n == 4
 
 
+def test_writers_that_no_lock_keeps_apart_never_leave_half_a_file(tmp_path):
+    """On disks without locks the second writer takes the part; the first one says so and touches nothing of it."""
+    path = tmp_path / "food.h5"
+    code = (
+        "import sys, numpy as np; from helpers.writer import HDF5Writer\n"
+        "with HDF5Writer(sys.argv[1], (12, 16, 3), ['a']) as writer:\n"
+        "    writer.append('train', np.zeros((7, 12, 16, 3), np.uint8), [0] * 7)\n"
+        "    print('open', flush=True); sys.stdin.readline()"
+    )
+    no_locks = {**os.environ, "HDF5_USE_FILE_LOCKING": "FALSE"}
+    command = [sys.executable, "-c", code, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=no_locks, **pipes) as first:
+        first.stdout.readline()
+        with subprocess.Popen(command, env=no_locks, **pipes) as second:
+            second.stdout.readline()
+            _, said = first.communicate("go on\n", timeout=60)
+            assert not path.exists()
+            assert f"HDF5FileError: another HDF5Writer made {path}.part anew while this one wrote food.h5" in said
+            second.communicate("go on\n", timeout=60)
+            assert (first.returncode, second.returncode) == (1, 0)
+    assert layout.read_split_info(path).n == 7
+
+
+def test_the_working_directory_may_change_inside_the_block(tmp_path, monkeypatch):
+    """A relative path means the folder that was current when the writer was made."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with HDF5Writer("food.h5", SHAPE, NAMES) as writer:
+        writer.append("train", pictures(2), [0, 1])
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    assert sorted(file.name for file in tmp_path.rglob("*")) == ["elsewhere", "food.h5"]
+    assert layout.read_split_info(tmp_path / "food.h5").n == 2
+
+
+def test_a_link_is_followed(tmp_path):
+    """The part and the file lie where the link points, often a larger disk."""
+    (tmp_path / "large_disk").mkdir()
+    (tmp_path / "food.h5").symlink_to(tmp_path / "large_disk" / "real.h5")
+    with HDF5Writer(tmp_path / "food.h5", SHAPE, NAMES) as writer:
+        writer.append("train", pictures(2), [0, 1])
+        assert (tmp_path / "large_disk" / "real.h5.part").exists()
+    assert (tmp_path / "food.h5").is_symlink()
+    assert layout.read_split_info(tmp_path / "large_disk" / "real.h5").n == 2
+
+
 def test_memory_does_not_depend_on_the_number_of_rows(tmp_path):
     """A file 16 times as large costs no more than a few megabytes of the process, HDF5's own included."""
     code = (
@@ -272,9 +319,16 @@ BAD_ARGUMENTS = [
     ("one string", {"class_names": "abc"}, "class_names must be a list with one string for each class; got 'abc'."),
     ("numbers", {"class_names": [1]}, "class_names must be a list with one string for each class; got [1]."),
     ("twice", {"class_names": ["a", "b", "a"]}, "class_names must differ from each other; got 'a' more than once."),
+    ("zero byte", {"class_names": ["a\0b"]},
+     "class_names must be text that HDF5 can store: no zero byte, UTF-8; got 'a\\x00b'."),
+    ("not UTF-8", {"class_names": ["\udce9"]},
+     "class_names must be text that HDF5 can store: no zero byte, UTF-8; got '\\udce9'."),
+    ("seed of 71 bits", {"seed": 2**70},
+     "seed must be None or a whole number of at most 64 bits; got 1180591620717411303424."),
+    ("seed in words", {"seed": "one"}, "seed must be None or a whole number of at most 64 bits; got 'one'."),
     ("storage", {"storage": "png"}, "storage must be one of raw, jpeg; got 'png'."),
     ("label kind", {"label_kind": "text"}, "label_kind must be one of onehot, sparse; got 'text'."),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("case", "arguments", "message"), BAD_ARGUMENTS, ids=[case[0] for case in BAD_ARGUMENTS])
@@ -344,7 +398,13 @@ def make_folder(folder):
     return folder / "food.h5"
 
 
+def make_pipe(folder):
+    os.mkfifo(folder / "food.h5")
+    return folder / "food.h5"
+
+
 BAD_TARGETS = [
+    ("a pipe", make_pipe, "{path} is a device, a pipe or the like; an HDF5 file cannot replace it. Give another name."),
     ("no folder", make_nothing, "the folder {path.parent} does not exist. Create it first."),
     ("a folder", make_folder, "{path} is a folder; an HDF5 file cannot replace it. Give a file name inside it."),
 ]
