@@ -37,8 +37,8 @@ import numpy as np
 from tqdm import tqdm
 
 from helpers.images import RESIZE_MODES, ImageError, quiet_pillow, read_image, resize_image
-from helpers.layout import SPLITS, HDF5FileError
-from helpers.writer import STORAGES, HDF5Writer
+from helpers.layout import SPLITS, STORAGES, HDF5FileError
+from helpers.writer import HDF5Writer
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif"}
 ON_ERROR = ("skip", "stop")

@@ -164,7 +164,7 @@ def _check_whole(name: str, value, low: int, high: int, what: str) -> None:
 
 def _checked_split(split: Sequence[float]) -> tuple[float, float, float]:
     shares = tuple(float(share) for share in split)
-    if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
+    if len(shares) != 3 or min(shares) < 0 or not abs(sum(shares) - 1) <= 1e-9:
         raise ValueError(f"split must be three shares, of train, valid and test, that add up to 1; got {shares}.")
     return shares
 

@@ -1,7 +1,7 @@
 """Change training images a little, differently in every epoch: uint8 in, uint8 out, labels never touched.
 
-All geometric changes of an image are one affine map, so the pixels are interpolated once (``cv2.warpAffine``, about 25
-times the speed of Keras 2's ``ImageDataGenerator.apply_transform``). What happens to an image is a pure function of
+All geometric changes of an image are one affine map, so the pixels are interpolated once (``cv2.warpAffine``, more than
+5 times the speed of Keras 2's ``ImageDataGenerator.apply_transform``). What happens to an image is a pure function of
 the random generator it comes with; :class:`helpers.HDF5Sequence` makes one for each (seed, epoch, row).
 """
 

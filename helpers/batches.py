@@ -20,7 +20,6 @@ from helpers.augment import check_image
 from helpers.order import EpochOrder
 from helpers.reader import RowReader
 
-LABEL_KINDS = ("onehot", "sparse")
 _LABEL_ROWS_AT_ONCE = 65_536  # 7 MB of one-hot rows of 101 classes
 
 
@@ -48,7 +47,7 @@ class BatchSource:
         drop_last: bool = False,
         shard: tuple[int, int] = (0, 1),
     ):
-        if label_kind not in LABEL_KINDS:
+        if label_kind not in layout.LABEL_KINDS:
             raise ValueError(f'label_kind must be "onehot" or "sparse"; got {label_kind!r}.')
         if augment is not None and not callable(augment):
             raise TypeError(f"augment must be callable as augment(image, rng); got {augment!r}.")

@@ -128,7 +128,7 @@ def disk(folder: Path) -> Check:
 
 def memory() -> Check:
     """Free memory, or what is left of a container's limit when that is less."""
-    advice = "close other notebooks and programs; lessons 01 to 03 need the least"
+    advice = "close other notebooks and programs; lessons 00, 01 and 04 need the least"
     return _amount(
         "memory free", min(psutil.virtual_memory().available, _container_rest()), MEMORY_GB, MEMORY_LEAST_GB, advice
     )
@@ -225,13 +225,13 @@ def browser() -> Check:
     """JupyterLab for the lessons, Chromium for the tests that open them."""
     if importlib.util.find_spec("jupyterlab") is None:
         return Check("bad", "JupyterLab is not installed", "pip install -r requirements.txt")
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    if any(map(shutil.which, names)) or any(Path.home().glob(".cache/ms-playwright/chromium*")):
+    names = ("chromium", "chromium-browser", "google-chrome")
+    if any(map(shutil.which, names)):
         return Check("ok", "JupyterLab and a Chromium for its tests")
     return Check(
         "warn",
         "JupyterLab, but no Chromium: tests that open lessons in a browser are skipped",
-        "playwright install chromium",
+        "install chromium with the package manager of the system (apt-get install chromium)",
     )
 
 

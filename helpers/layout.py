@@ -23,6 +23,8 @@ import h5py
 import numpy as np
 
 SPLITS = ("train", "valid", "test")
+STORAGES = ("raw", "jpeg")
+LABEL_KINDS = ("onehot", "sparse")
 KIT_VERSION = "0.1.0"
 
 # Names of the attributes on the root group.

@@ -93,7 +93,7 @@ def class_count(model, source) -> int | None:
     """Number of classes: as the sequence says, else as the model has outputs; None where neither can be known."""
     count = getattr(source, "num_classes", None)
     if count is None:
-        count = _single_width(model, "output_shape", rank=2)
+        count = _output_width(model)
     return None if count == 1 else count
 
 
@@ -116,7 +116,7 @@ def check_labels(model, sequence, name: str = "generator") -> None:
             f"the loss categorical_crossentropy wants one-hot labels, and {name} serves class numbers. Make the "
             'sequence with label_kind="onehot", or compile with loss="sparse_categorical_crossentropy".'
         )
-    outputs = _single_width(model, "output_shape", rank=2)
+    outputs = _output_width(model)
     fits = outputs in {None, sequence.num_classes} or (sequence.label_kind == "sparse" and outputs == 1)
     if not fits:
         raise ValueError(
@@ -264,9 +264,9 @@ def _single_shape(model, attribute: str) -> tuple | None:
     return tuple(shape) if isinstance(shape, (tuple, list)) and not _is_nested(shape) else None
 
 
-def _single_width(model, attribute: str, rank: int) -> int | None:
-    shape = _single_shape(model, attribute)
-    return shape[-1] if shape is not None and len(shape) == rank else None
+def _output_width(model) -> int | None:
+    shape = _single_shape(model, "output_shape")
+    return shape[-1] if shape is not None and len(shape) == 2 else None
 
 
 def _is_nested(shape) -> bool:

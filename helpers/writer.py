@@ -25,8 +25,6 @@ import numpy as np
 from helpers import layout
 from helpers.images import decode_jpeg, encode_jpeg
 
-STORAGES = ("raw", "jpeg")
-LABEL_KINDS = ("onehot", "sparse")
 CHUNK_ROWS = 1024  # rows of a chunk of labels or of references to JPEG bytes: one read serves many batches
 CHUNK_BYTES = 2**20  # HDF5 1.14 caches 1 MiB a dataset; a larger chunk would be written again at every append
 
@@ -70,8 +68,8 @@ class HDF5Writer:
         self.part = self._final.with_name(self._final.name + ".part")
         self.image_shape = _checked_shape(image_shape)
         self.class_names = _checked_names(class_names)
-        self.storage = _one_of("storage", storage, STORAGES)
-        self.label_kind = _one_of("label_kind", label_kind, LABEL_KINDS)
+        self.storage = _one_of("storage", storage, layout.STORAGES)
+        self.label_kind = _one_of("label_kind", label_kind, layout.LABEL_KINDS)
         self.seed = _checked_seed(seed)
         self.source = source
         self.rows = dict.fromkeys(layout.SPLITS, 0)  # split -> rows written so far

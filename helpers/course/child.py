@@ -25,7 +25,7 @@ def peak_memory_mb(pid: int | str = "self") -> float:
     with contextlib.suppress(OSError), Path(f"/proc/{pid}/status").open(encoding="ascii", errors="replace") as lines:
         for line in lines:
             if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
+                return int(line.split()[1]) * 1024 / 1e6  # VmHWM is in KiB
     return 0.0
 
 
@@ -83,7 +83,7 @@ def _skip(trace, frames: int):
 
 def _limit(memory_mb: int) -> None:
     with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource  # noqa: PLC0415 - not on Windows
+        import resource  # not on Windows
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash of a lesson leaves no core file
         if memory_mb:
@@ -99,8 +99,8 @@ def _die_with_parent() -> None:
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     if sys.platform == "linux":
-        import fcntl  # noqa: PLC0415 - not on Windows
-        import signal  # noqa: PLC0415
+        import fcntl  # not on Windows
+        import signal
 
         fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)

@@ -66,7 +66,7 @@ def show(figure: Figure, alt: str | None = None) -> None:
 
     It goes out as HTML: JupyterLab 4 drops the alt text of a bare PNG output, and nbval then compares the text.
     """
-    from IPython.display import display  # noqa: PLC0415 - notebooks only; the package runs without IPython
+    from IPython.display import display  # notebooks only; the package runs without IPython
 
     text = alt or getattr(figure, "alt", "")
     if not text.strip():

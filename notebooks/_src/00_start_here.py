@@ -131,7 +131,7 @@ show(batch_life())
 # 3. **augment** flips, turns and zooms each image a little, at random. Each image has a seed of its own, so that the
 #    same run can be had again.
 # 4. The finished batch waits in a **queue** until it is asked for.
-# 5. **Keras**, the library that trains, takes it and scales its bytes to `float32` numbers from 0 to 1. This happens on
+# 5. **Keras**, the library that trains, takes it and scales its bytes to small `float32` numbers. This happens on
 #    the *device*: the graphics card, or the processor where there is none. Then it makes one training step.
 #
 # Steps 2 and 3 can run in several **workers** (threads or processes of their own), while Keras trains on an earlier

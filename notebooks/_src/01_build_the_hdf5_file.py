@@ -133,7 +133,7 @@ show(bars(list(sizes_gb), list(sizes_gb.values()), "GB in the file", highlight="
 
 # %% [markdown]
 # So the file keeps bytes, as the camera made them. Every byte less in the file is a byte less to read, in every epoch.
-# Scaling to 0 to 1 comes later: it is the first layer of the model, and runs on the device that trains (lesson 02).
+# Scaling comes later: it is the first layer of the model, and runs on the device that trains (lesson 02).
 
 # %% [markdown]
 # **Checkpoint 2.** One-hot labels of 101,000 images and 101 classes: how many MB as `float64`, how many as `uint8`? And

@@ -287,9 +287,9 @@ def directory_batches(folder, batch_size, path_of, served):
                 random.shuffle(names)
                 waiting = list(names)
             served.append(waiting.pop(0))
-            image = cv2.resize(cv2.imread(path_of(served[-1])), (64, 64))
-            batch.append((image.astype(float) - 128) / 128)
-        yield np.array(batch)
+            pixels = cv2.imread(path_of(served[-1])).astype(float)
+            batch.append(cv2.resize(pixels - 128, (64, 64)) / 128)
+        yield np.stack(batch)
 
 
 # %% [markdown]

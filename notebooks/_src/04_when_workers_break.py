@@ -1126,10 +1126,9 @@ with fails_with(HDF5FileError):
 # %% [markdown]
 # ## 17. A lock around one handle
 #
-# A popular article on this subject advises a `multiprocessing.Lock`, so that "only one process accesses the file at a
-# time". Let two workers read through one inherited handle with such a lock, and then through handles of their own
-# without. A slow disk is played: each read takes 5 ms longer. A worker notes when it asked for a read, when it began
-# and when it ended.
+# A popular article on this subject advises a `multiprocessing.Lock`, so that processes take turns at the file. Let two
+# workers read through one inherited handle with such a lock, and then through handles of their own without. A slow
+# disk is played: each read takes 5 ms longer. A worker notes when it asked for a read, when it began and when it ended.
 
 
 # %%

@@ -17,7 +17,7 @@ from io import StringIO
 from pathlib import Path
 
 import nbformat
-from lesson_source import FACTS, IGNORE
+from lesson_source import FACTS, IGNORE, tags
 from nbformat import NotebookNode
 
 MAX_LINES, MAX_LINES_LONG, MEDIAN_LINES = 20, 35, 8
@@ -185,10 +185,10 @@ def lengths(page: Page):
     """Cells are short, and not too many."""
     counts = [(number, cell, code_lines(cell.source)) for number, cell in page.code]
     for number, cell, count in counts:
-        most = MAX_LINES_LONG if "long" in _tags(cell) else MAX_LINES
+        most = MAX_LINES_LONG if "long" in tags(cell) else MAX_LINES
         if count > most:
             yield f"a code cell has at most {most} lines; got {count}. Split it, one thought a cell.", number
-    if sum("long" in _tags(cell) for _, cell, _ in counts) > 1:
+    if sum("long" in tags(cell) for _, cell, _ in counts) > 1:
         yield "one cell of a lesson may be tagged long; got more.", None
     if counts and (median := statistics.median(count for *_, count in counts)) > MEDIAN_LINES:
         yield f"half of the code cells have at most {MEDIAN_LINES} lines; the median is {median:g}. Split some.", None
@@ -261,7 +261,7 @@ def paths(page: Page):
 def known_tags(page: Page):
     """Tags are the known ones: a misspelt tag would do nothing."""
     for number, cell in enumerate(page.cells):
-        if found := sorted(set(_tags(cell)) - KNOWN_TAGS):
+        if found := sorted(set(tags(cell)) - KNOWN_TAGS):
             yield f"tags are {', '.join(sorted(KNOWN_TAGS))}; got {', '.join(found)}.", number
 
 
@@ -341,7 +341,7 @@ def same_everywhere(page: Page):
     """Compared outputs hold no measured time, no address, no process number."""
     for number, cell in page.compared:
         text = "\n".join(readable(output) for output in cell.outputs)
-        if "constant-time" not in _tags(cell) and (found := MEASURED.search(text)):
+        if "constant-time" not in tags(cell) and (found := MEASURED.search(text)):
             advice = f"Tag the cell {IGNORE} and print the robust fact in the next, or tag it constant-time."
             yield f"a compared output states no measured time; got {_around(text, found)!r}. {advice}", number
         if found := ADDRESS.search(text):
@@ -366,7 +366,7 @@ OUTPUT_RULES = (execution, errors, pictures, private_paths, same_everywhere, siz
 
 def ignored(cell: NotebookNode) -> bool:
     """Whether the output of this cell is not compared."""
-    return IGNORE in _tags(cell)
+    return IGNORE in tags(cell)
 
 
 def objectives(page: Page) -> list[str]:
@@ -424,10 +424,6 @@ class _ImageFinder(html.parser.HTMLParser):
     def handle_starttag(self, tag, attrs):
         if tag == "img":
             self.alts.append(dict(attrs).get("alt") or "")
-
-
-def _tags(cell: NotebookNode) -> list[str]:
-    return cell.metadata.get("tags", [])
 
 
 def _text(value: str | list[str]) -> str:

@@ -271,7 +271,7 @@ def test_memory_counts_the_limit_of_a_container(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "_container_rest", lambda: 500_000_000)
     assert doctor.memory().line() == (
         "bad   0.5 GB memory free (2 GB are comfortable) -> "
-        "close other notebooks and programs; lessons 01 to 03 need the least"
+        "close other notebooks and programs; lessons 00, 01 and 04 need the least"
     )
 
 

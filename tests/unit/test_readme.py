@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from data_scripts.make_toy_food import make_toy_food
+from helpers.course import figures
 from helpers.images import encode_jpeg
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -52,3 +53,9 @@ def test_first_example_is_ten_lines():
 def test_links_lead_somewhere(target):
     """Every file that README links to is there."""
     assert (Path(__file__).parents[2] / target).exists()
+
+
+def test_picture_is_the_figure_of_today():
+    """README's picture is what the code draws: pictures.py was run after the last change."""
+    stored = (Path(__file__).parents[2] / "notebooks" / "images" / "batch_life.png").read_bytes()
+    assert stored == figures.png_bytes(figures.batch_life())
