@@ -287,8 +287,9 @@ def directory_batches(folder, batch_size, path_of, served):
                 random.shuffle(names)
                 waiting = list(names)
             served.append(waiting.pop(0))
-            pixels = cv2.imread(path_of(served[-1])).astype(float)
-            batch.append(cv2.resize(pixels - 128, (64, 64)) / 128)
+            picture = cv2.imread(path_of(served[-1]))
+            small = cv2.resize(picture, (64, 64)).astype(float)
+            batch.append((small - 128) / 128)
         yield np.stack(batch)
 
 
