@@ -29,6 +29,7 @@ from helpers.course.child import FUNCTION, REPORT, RESULT, SNIPPET, peak_memory_
 from helpers.known_errors import KnownError, explain
 
 _POLL_S = 0.02  # also how often the peak memory of a child that gets killed is looked at
+_TRACKER_GRACE_S = 2.0  # it needs a few milliseconds, and Python to start when its processes were killed early
 _START_S = 120  # for what comes before the clock of a lab starts: imports of Keras on a busy machine
 _ERROR_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|StopIteration)(?::.*)?$", re.MULTILINE)
 _OUTPUT = "output"  # name of the file that catches what the child and its children print
@@ -162,6 +163,7 @@ def _environment() -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),  # a function's module is found as it was here
         "PYTHON_COLORS": "0",  # the kernel asks for colours, which Python 3.13 then writes into tracebacks
+        "PYTHONWARNINGS": "ignore::UserWarning:multiprocessing.resource_tracker",  # it says what the killed left
         "PYTHONUNBUFFERED": "1",  # what was printed before a SIGKILL is kept
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
@@ -177,6 +179,7 @@ def _has_ended(child: subprocess.Popen) -> bool:
 
 def _kill_group(child: subprocess.Popen) -> None:
     if hasattr(os, "killpg"):
+        _let_tracker_clean_up(child.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: no right to signal a group of zombies
             os.killpg(child.pid, signal.SIGKILL)
         return
@@ -184,6 +187,34 @@ def _kill_group(child: subprocess.Popen) -> None:
         for process in psutil.Process(child.pid).children(recursive=True):
             process.kill()
     child.kill()
+
+
+def _let_tracker_clean_up(group: int) -> None:
+    """Kill all of a process group but multiprocessing's resource tracker, and give that a moment.
+
+    It removes the named semaphores of the killed when the last of them is gone; killed with them, it would leave
+    these in /dev/shm for ever.
+    """
+    members = [process for process in psutil.process_iter() if _group_of(process) == group]
+    trackers = [process for process in members if _is_tracker(process)]
+    if not trackers:
+        return
+    for process in set(members) - set(trackers):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(trackers, timeout=_TRACKER_GRACE_S)
+
+
+def _group_of(process: psutil.Process) -> int | None:
+    with contextlib.suppress(OSError):
+        return os.getpgid(process.pid)
+    return None
+
+
+def _is_tracker(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any("multiprocessing.resource_tracker" in word for word in process.cmdline())
+    return False
 
 
 def _outcome(folder: Path, code: int, peak_mb: float, duration: float, timed_out: bool) -> Outcome:

@@ -349,3 +349,20 @@ def _wait_for(condition, seconds: float = 20.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+LEAVES_SEMAPHORES = """
+import multiprocessing, time
+locks = [multiprocessing.get_context("spawn").Lock() for _ in range(3)]
+print("three named semaphores", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm")
+def test_a_killed_lab_leaves_no_named_semaphores():
+    """The resource tracker of a killed child removes what the child had, and says nothing of it in the output."""
+    before = set(Path("/dev/shm").glob("sem.mp-*"))
+    outcome = run_in_child(LEAVES_SEMAPHORES, seconds=2)
+    assert (outcome.timed_out, outcome.output) == (True, "three named semaphores\n")
+    assert set(Path("/dev/shm").glob("sem.mp-*")) <= before
