@@ -43,16 +43,16 @@ class EpochOrder:
     """
 
     def __init__(self, n, batch_size, shuffle, seed, shard=(0, 1), drop_last=False, block_rows=None, open_blocks=8):
-        self.n = _at_least("n", n, 0)
-        self.batch_size = _at_least("batch_size", batch_size, 1)
+        self.n = whole_number("n", n, 0)
+        self.batch_size = whole_number("batch_size", batch_size, 1)
         if shuffle not in SHUFFLES:
             raise ValueError(f'shuffle must be "full", "block" or None; got {shuffle!r}.')
         self.shuffle = shuffle
-        self.seed = _at_least("seed", seed, 0)
+        self.seed = whole_number("seed", seed, 0)
         self.shard = _checked_shard(shard)
         self.drop_last = bool(drop_last)
-        self.block_rows = _at_least("block_rows", DEFAULT_BLOCK_ROWS if block_rows is None else block_rows, 1)
-        self.open_blocks = _at_least("open_blocks", open_blocks, 1)
+        self.block_rows = whole_number("block_rows", DEFAULT_BLOCK_ROWS if block_rows is None else block_rows, 1)
+        self.open_blocks = whole_number("open_blocks", open_blocks, 1)
         self._orders: dict[int, np.ndarray] = {}
         if len(self) == 0:
             raise ValueError(
@@ -89,7 +89,7 @@ class EpochOrder:
     def _order(self, epoch: int) -> np.ndarray:
         order = self._orders.get(epoch)
         if order is None:
-            order = self._make_order(_at_least("epoch", epoch, 0))
+            order = self._make_order(whole_number("epoch", epoch, 0))
             order.setflags(write=False)  # batches are views of it: a caller that sorts one must get a copy
             # A new dict instead of a change in place: threads may be reading the old one.
             kept = dict(list(self._orders.items())[1 - _ORDERS_KEPT :])
@@ -123,13 +123,15 @@ class EpochOrder:
         )
 
 
-def _at_least(name: str, value, lowest: int) -> int:
+def whole_number(name: str, value, lowest: int, hint: str = "") -> int:
+    """``value`` as an int of at least ``lowest``. Raises TypeError (not whole) or ValueError (too low)."""
+    hint = hint and f" {hint}"
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer; got {value!r}.") from None
+        raise TypeError(f"{name} must be a whole number; got {value!r}.{hint}") from None
     if number < lowest:
-        raise ValueError(f"{name} must be at least {lowest}; got {number}.")
+        raise ValueError(f"{name} must be at least {lowest}; got {number}.{hint}")
     return number
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import math
-import operator
 import warnings
 
 import numpy as np
 import psutil
+
+from helpers.order import whole_number
 
 _SPARSE_LOSSES = {"sparse_categorical_crossentropy", "SparseCategoricalCrossentropy"}
 _ONEHOT_LOSSES = {
@@ -29,17 +30,6 @@ _SHOWN_CLASSES = 12  # longer suggestions of class_weight are cut
 
 class QueueMemoryWarning(RuntimeWarning):
     """The batches that are made ahead may not fit into the free memory."""
-
-
-def whole_number(name: str, value, lowest: int, hint: str) -> int:
-    """``value`` as an int of at least ``lowest``. Raises TypeError (not whole) or ValueError (too low)."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number; got {value!r}. {hint}") from None
-    if number < lowest:
-        raise ValueError(f"{name} must be at least {lowest}; got {number}. {hint}")
-    return number
 
 
 def checked_workers(value) -> int:

@@ -31,6 +31,7 @@ from helpers.feeds import (
     training_feed,
     validation_feed,
 )
+from helpers.order import whole_number
 from helpers.preflight import QueueMemoryWarning
 from helpers.workers import WorkerDiedError, WorkerStalledError
 
@@ -107,11 +108,11 @@ def fit_generator(
     _check_model(model)
     steps = _optional_steps("steps_per_epoch", steps_per_epoch)
     validation_steps = _optional_steps("validation_steps", validation_steps)
-    epochs = preflight.whole_number("epochs", epochs, 1, "It is the number of the last epoch.")
-    initial_epoch = preflight.whole_number("initial_epoch", initial_epoch, 0, "It is the number of the first epoch.")
+    epochs = whole_number("epochs", epochs, 1, "It is the number of the last epoch.")
+    initial_epoch = whole_number("initial_epoch", initial_epoch, 0, "It is the number of the first epoch.")
     if not isinstance(validation_freq, Container):
         hint = "It is the number of epochs from one validation to the next, or a list of epochs."
-        validation_freq = preflight.whole_number("validation_freq", validation_freq, 1, hint)
+        validation_freq = whole_number("validation_freq", validation_freq, 1, hint)
     if initial_epoch > epochs:
         raise ValueError(
             f"epochs is the number of the last epoch, not how many more: initial_epoch={initial_epoch} with "
@@ -198,7 +199,7 @@ def _check_model(model) -> None:
 
 def _optional_steps(name: str, steps) -> int | None:
     hint = "len(sequence) is one pass over the data; leave it out for that."
-    return None if steps is None else preflight.whole_number(name, steps, 1, hint)
+    return None if steps is None else whole_number(name, steps, 1, hint)
 
 
 def _callback_list(callbacks) -> list:

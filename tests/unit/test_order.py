@@ -119,7 +119,7 @@ REFUSED = {
     "fewer rows than a batch, last one dropped": ({"n": 3, "drop_last": True}, ValueError, "no batch is left of 3 rows "
                 "with batch_size=4, shard=(0, 1) and drop_last=True. Lower batch_size, or set drop_last=False."),
     "batch_size 0": ({"batch_size": 0}, ValueError, "batch_size must be at least 1; got 0."),
-    "float batch_size": ({"batch_size": 2.5}, TypeError, "batch_size must be an integer; got 2.5."),
+    "float batch_size": ({"batch_size": 2.5}, TypeError, "batch_size must be a whole number; got 2.5."),
     "negative seed": ({"seed": -1}, ValueError, "seed must be at least 0; got -1."),
     "unknown shuffle": ({"shuffle": True}, ValueError, 'shuffle must be "full", "block" or None; got True.'),
     "shard beyond count": ({"shard": (2, 2)}, ValueError,
