@@ -9,7 +9,9 @@ workers, on their kind or start method, or on which of them is faster. Importing
 from __future__ import annotations
 
 import copy
+import math
 import os
+import threading
 from collections.abc import Callable, Sequence
 
 import cv2
@@ -65,6 +67,7 @@ class BatchSource:
         )
         self.image_shape = self._served_shape()
         self._closed = False
+        self._local = threading.local()
         if augment is not None or self.split_info.storage == "jpeg":
             # Workers are the parallelism here; and OpenCV's own threads do not survive a fork.
             cv2.setNumThreads(1)
@@ -83,8 +86,18 @@ class BatchSource:
         """Batches an epoch."""
         return len(self.order)
 
-    def batch(self, epoch: int, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Batch ``index`` of ``epoch``: images (batch, height, width, 3) uint8, and labels.
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of the two arrays of a full batch."""
+        label_bytes = 8 if self.label_kind == "sparse" else 4 * self.num_classes
+        return self.order.batch_size * (math.prod(self.image_shape) + label_bytes)
+
+    def item(self, item: int, empty: Callable = np.empty) -> tuple[np.ndarray, np.ndarray]:
+        """Item g of the endless stream: batch ``g % len`` of epoch ``g // len``."""
+        return self.batch(*divmod(item, len(self)), empty)
+
+    def batch(self, epoch: int, index: int, empty: Callable = np.empty) -> tuple[np.ndarray, np.ndarray]:
+        """Batch ``index`` of ``epoch``: images (batch, height, width, 3) uint8, and labels, in arrays from ``empty``.
 
         Labels are (batch, classes) float32, or (batch,) int64 when sparse. Raises IndexError outside the epoch; an
         error of reading or augmenting carries a note that names the batch, its rows and the file.
@@ -93,13 +106,12 @@ class BatchSource:
         if self._closed:
             raise ValueError(f"this HDF5Sequence on {self.split_info.path} is closed. Make a new one.")
         try:
-            images = self._reader.read(rows)
-            if self.augment is not None:
-                images = self._augmented(images, rows, epoch)
+            self._read_ahead(epoch, index)
+            images = self._images(rows, epoch, empty)
         except Exception as error:
             error.add_note(f"while making {self.describe_batch(epoch, index)}")
             raise
-        return images, self._labels(rows)
+        return images, self._labels(rows, empty)
 
     def rows_of(self, epoch: int, index: int) -> np.ndarray:
         """Row numbers in the file of batch ``index`` of ``epoch``, int64, in the order they are served."""
@@ -112,24 +124,47 @@ class BatchSource:
         shown = ", ".join(map(str, rows[:8])) + (" ..." if len(rows) > 8 else "")
         return f"batch {index} of epoch {epoch} (rows {shown}) of {self.split_info.images} in {self.split_info.path}"
 
+    def __getstate__(self):
+        return {name: value for name, value in self.__dict__.items() if name != "_local"}
+
+    def __setstate__(self, state) -> None:
+        self.__dict__.update(state)
+        self._local = threading.local()
+
     def close(self) -> None:
         """Close this process's handle on the file. Closing twice is quiet."""
         self._reader.close()
         self._closed = True
 
-    def _labels(self, rows: np.ndarray) -> np.ndarray:
+    def _labels(self, rows: np.ndarray, empty: Callable) -> np.ndarray:
         numbers = self._class_numbers[rows]
         if self.label_kind == "sparse":
-            return numbers
-        onehot = np.zeros((len(rows), self.num_classes), dtype=np.float32)
+            labels = empty(numbers.shape, np.int64)
+            labels[:] = numbers
+            return labels
+        onehot = empty((len(rows), self.num_classes), np.float32)
+        onehot[:] = 0
         onehot[np.arange(len(rows)), numbers] = 1
         return onehot
 
-    def _augmented(self, images: np.ndarray, rows: np.ndarray, epoch: int) -> np.ndarray:
-        result = np.empty((len(images), *self.image_shape), dtype=np.uint8)
-        for position, row in enumerate(rows.tolist()):
-            result[position] = self._augment_one(images[position], epoch, row)
+    def _images(self, rows: np.ndarray, epoch: int, empty: Callable) -> np.ndarray:
+        result = empty((len(rows), *self.image_shape), np.uint8)
+        if self.augment is None:
+            return self._reader.read(rows, out=result)
+        for position, image in enumerate(self._reader.read(rows, out=self._scratch(len(rows)))):
+            result[position] = self._augment_one(image, epoch, int(rows[position]))
         return result
+
+    def _read_ahead(self, epoch: int, index: int) -> None:
+        rows = self.order.read_ahead(epoch, index)
+        if len(rows):
+            self._reader.read_ahead(rows if self._rows is None else np.sort(self._rows[rows]))
+
+    def _scratch(self, count: int) -> np.ndarray:
+        """Memory for ``count`` images as they are read, one piece a thread: a fresh array costs page faults."""
+        if getattr(self._local, "images", None) is None:
+            self._local.images = np.empty((self.order.batch_size, *self._reader.shape[1:]), np.uint8)
+        return self._local.images[:count]
 
     def _augment_one(self, image: np.ndarray, epoch: int, row: int) -> np.ndarray:
         changed = self.augment(image, np.random.default_rng([self.order.seed, epoch, row]))

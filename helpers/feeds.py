@@ -10,7 +10,7 @@ import functools
 import inspect
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 
 import keras
@@ -18,10 +18,9 @@ import numpy as np
 
 from helpers import preflight
 from helpers.sequence import HDF5Sequence
-from helpers.workers import WorkerPool, batch_of_item
+from helpers.workers import WorkerPool
 
 _PROBED = 2  # Keras looks at batches 0 and 1 before it trains (3.15, TensorFlow; JAX: at 0), then asks for them again
-_HELD_BY_KERAS = 2  # batches: one in the step, one on its way
 
 
 class GeneratorRanDryError(ValueError):
@@ -66,8 +65,9 @@ class Feed:
         """What of the class weights Keras has to apply."""
         return weights
 
-    def callbacks(self, classic: bool) -> list:  # noqa: ARG002
-        return []
+    def callbacks(self, classic: bool, others: list) -> list:  # noqa: ARG002
+        """The callbacks of the user, and what the feed puts around them."""
+        return others
 
     def queues(self) -> list[tuple[str, int, int]]:
         """(name, batches held, bytes a batch) of each queue, as far as it is known."""
@@ -210,7 +210,10 @@ class SequenceFeed(Feed):
         self._epoch: int | None = None
 
     def data(self, classic: bool):
-        return self._classic_batches() if classic else _Endless(self)
+        self._pool.prepare(self.start, self.start + self._total)  # while Keras compiles its step
+        if classic:
+            return self._all_batches()
+        return _tf_dataset(self._all_batches, self.source) if _on_tensorflow() else _Endless(self)
 
     def check(self, model) -> None:
         preflight.check_labels(model, self.source)
@@ -229,12 +232,14 @@ class SequenceFeed(Feed):
             )
         return False
 
-    def callbacks(self, classic: bool) -> list:
-        """A callback that counts the steps, so that the position is right however the training ends."""
-        return [_callback_class(classic)(on_epoch_begin=self._begin_epoch, on_train_batch_end=self._end_step)]
+    def callbacks(self, classic: bool, others: list) -> list:
+        """First one that counts the steps, so that the position is right however the training ends."""
+        callback = _callback_class(classic)
+        count = callback(on_epoch_begin=self._begin_epoch, on_train_batch_end=self._end_step)
+        return [count, *others, callback(on_train_batch_end=self._raise_overdue)]
 
     def queues(self) -> list[tuple[str, int, int]]:
-        return [("the queue of training batches", self._pool.ahead + _HELD_BY_KERAS, _batch_bytes(self.source))]
+        return [("the queue of training batches", self._pool.most_held, self.source.source.batch_bytes)]
 
     def message(self) -> str | None:
         return " ".join(self._sentences()) or None
@@ -287,7 +292,7 @@ class SequenceFeed(Feed):
             self.keep(error)
             raise
 
-    def _classic_batches(self):
+    def _all_batches(self):
         for index in range(self._total):
             yield self.batch(index)
 
@@ -302,6 +307,14 @@ class SequenceFeed(Feed):
     def _end_step(self, step: int, logs=None) -> None:
         del logs
         self._trained = (self._epoch - self._initial_epoch) * self.steps + step + 1
+
+    def _raise_overdue(self, step: int, logs=None) -> None:
+        """A slow model does not come to the broken batch for long: ten batches may be ready before it."""
+        del step, logs
+        error = self._pool.overdue_error
+        if error is not None and self._trained < self._total:
+            self.keep(error)
+            raise error
 
 
 class Validation(Feed):
@@ -374,13 +387,19 @@ class SequenceValidation(Feed):
         self._last = None
 
     def data(self, classic: bool):
-        return _classic_sequence(self.batch, self.steps) if classic else _Finite(self)
+        if classic:
+            return _classic_sequence(self.batch, self.steps)
+        return _tf_dataset(self._all_batches, self.source, self.steps) if _on_tensorflow() else _Finite(self)
 
     def check(self, model) -> None:
         preflight.check_labels(model, self.source, "validation_data")
 
     def queues(self) -> list[tuple[str, int, int]]:
-        return [("the queue of validation batches", self._pool.ahead + _HELD_BY_KERAS, _batch_bytes(self.source))]
+        return [("the queue of validation batches", self._pool.most_held, self.source.source.batch_bytes)]
+
+    def _all_batches(self):
+        for index in range(self.steps):
+            yield self.batch(index)
 
     def batch(self, index: int):
         """Validation batch ``index``."""
@@ -433,12 +452,13 @@ def _pool_for(sequence: HDF5Sequence, asked: dict) -> WorkerPool:
         for name in ("workers", "use_multiprocessing", "max_queue_size")
     }
     return WorkerPool(
-        functools.partial(batch_of_item, sequence.source),
+        sequence.source.item,
         chosen["workers"],
         processes=chosen["use_multiprocessing"],
         ahead=chosen["max_queue_size"],
         timeout_s=sequence.stall_timeout_s,
         describe=functools.partial(_describe, sequence.source),
+        answer_bytes=sequence.source.batch_bytes,
     )
 
 
@@ -446,9 +466,30 @@ def _describe(source, item: int) -> str:
     return source.describe_batch(*divmod(item, len(source)))
 
 
-def _batch_bytes(sequence: HDF5Sequence) -> int:
-    label_bytes = 8 if sequence.label_kind == "sparse" else 4 * sequence.num_classes
-    return sequence.batch_size * (int(np.prod(sequence.image_shape)) + label_bytes)
+def _on_tensorflow() -> bool:
+    return keras.backend.backend() == "tensorflow"
+
+
+def _tf_dataset(batches: Callable[[], Iterator], sequence: HDF5Sequence, length: int | None = None):
+    """The batches as a ``tf.data.Dataset``, which Keras takes as it is.
+
+    From a PyDataset Keras would make one itself, with an autotuned prefetch: that costs CPU that the workers need, and
+    holds up the end of an epoch until the autotune thread looks up (TensorFlow 2.21). One batch is fetched ahead here,
+    so that handing it over does not wait for the step.
+    """
+    import tensorflow as tf  # Keras runs on it
+
+    labels = tf.TensorSpec((None,), tf.int64)
+    if sequence.label_kind == "onehot":
+        labels = tf.TensorSpec((None, sequence.num_classes), tf.float32)
+    images = tf.TensorSpec((None, *sequence.image_shape), tf.uint8)
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=(images, labels)).prefetch(1)
+    if length is not None:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(length))
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.threading.private_threadpool_size = 1
+    return dataset.with_options(options)
 
 
 def _classic_sequence(batch, length: int, on_epoch_end=lambda: None):

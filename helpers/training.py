@@ -2,9 +2,10 @@
 
 ::
 
-    sequence --> WorkerPool --> SequenceFeed --> endless PyDataset --> Model.fit
-                 (threads or    (item g is batch g % len
-                  processes)     of pass g // len)
+    sequence --> WorkerPool --> SequenceFeed --> tf.data pipeline   --> Model.fit
+                 (threads or    (item g is       (TensorFlow), or
+                  processes)     batch g % len   endless PyDataset
+                                 of pass g // len)
 
 Keras' own worker pools are left out on purpose (3.15): with steps_per_epoch below the number of batches they start each
 epoch again at batch 0 and never train on the rest; they are made anew every epoch by forking a process that runs
@@ -143,7 +144,7 @@ def fit_generator(
             epochs=epochs,
             initial_epoch=initial_epoch,
             verbose=verbose,
-            callbacks=[*feed.callbacks(is_classic(model)), *callbacks],
+            callbacks=feed.callbacks(is_classic(model), callbacks),
             validation_freq=validation_freq,
         )
 

@@ -2,45 +2,80 @@
 
 ::
 
-    training thread            pool                              worker 1..n (threads or processes)
-    get(7)  ------------->  submits 7 .. 7+ahead-1  ----------->  function(7), function(8), ...
-            <-------------  waits for 7 alone       <-----------  answer, or the exception with its trace
+    consumer               WorkerPool                      worker 1..n: a thread each, which ...
+    get(7)  ---------->  orders 7 .. 7+ahead-1  ------->  threads: calls function(item)
+            <----------  waits for 7 alone      <-------  processes: asks its own process, through a pipe; the arrays
+                                                          lie in a slot of shared memory and are not copied
 
 Which worker is faster changes nothing: ``get(7)`` is ``function(7)``. The workers live until :meth:`WorkerPool.close`.
 
 What goes wrong, and what is seen:
 
-=====================  ==========================================  ==============================================
-what                   what the caller gets                        who cleans up
-=====================  ==========================================  ==============================================
-function raises        that exception, the worker's trace as cause  nobody: the pool goes on
-a worker process dies  WorkerDiedError                             the pool ends the other workers
-no answer in time      WorkerStalledError                          close() kills processes; a thread is left alone,
-                                                                   and Python waits for it when it ends
-closed meanwhile       CancelledError                              close() kills what does not end by itself soon
-the parent is killed   (nothing is left to get it)                 each worker sees that its parent is gone, and ends
-=====================  ==========================================  ==============================================
+=====================  =====================================  ====================================================
+what                   what the caller gets                   who cleans up
+=====================  =====================================  ====================================================
+function raises        that exception, the worker's trace     nobody: the pool goes on
+                       as cause
+a worker process dies  WorkerDiedError at the next get()      the pool is of no more use; close() ends the others
+no answer in time      WorkerStalledError, with the stack of  close() kills processes; a thread cannot be killed,
+                       the worker                             and is left behind (Python's end does not wait for it)
+closed meanwhile       CancelledError                         close() itself
+the parent is killed   (nothing is left to get it)            each worker sees its pipe end, and ends; the memory
+                                                              has no name and goes with its last user
+=====================  =====================================  ====================================================
+
+Why own processes, started by ``subprocess``, and no pool of a library? Measured with two workers that import NumPy,
+h5py and OpenCV (Python 3.11, Linux, 2 cores):
+
+======================  ==========  ==========================  ====================  ==============================
+                        first       a worker gets SIGKILL       the parent gets       needs a main guard, and
+                        answer in                               SIGKILL               importable functions
+======================  ==========  ==========================  ====================  ==============================
+``subprocess``          0.17 s      seen at once, with signal   workers and memory    no
+                                    and the task it was at      are gone
+``concurrent.futures``  0.17 s      seen at once; all tasks     workers, tracker and  yes
+(spawn, forkserver)                 fail, none is named         segment stay
+loky                    0.27 s      seen after 0.1 s; all       workers, trackers     no
+                                    tasks fail, none is named   and segment stay
+``multiprocessing``     0.19 s      never: the task is lost,    workers, tracker and  yes; else it starts workers
+Pool                                and the caller waits        segment stay          for ever
+======================  ==========  ==========================  ====================  ==============================
+
+An interrupt of the parent alone (a notebook's stop button) while workers are busy makes the executors of
+``concurrent.futures`` and loky wait for them; here they are killed. The price is this module.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import functools
-import multiprocessing
+import copy
+import math
 import os
+import pickle
 import signal
+import subprocess
 import sys
 import threading
+import time
 import traceback
+import weakref
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from multiprocessing.context import SpawnContext, SpawnProcess
+from concurrent.futures import CancelledError
 
 import cloudpickle
+import numpy as np
+import psutil
 
-_PATIENCE_S = 2.0  # for the batches in work when a pool is closed; what takes longer (a stuck disk) is killed
+from helpers import worker_process
+from helpers.slots import Arena, Slots, room_for, scratch_file
+
+_PATIENCE_S = 2.0  # for a thread at work when a pool is closed; what takes longer (a stuck disk) is left behind
+_LENT_SLOTS = 6  # Keras on TensorFlow holds two to four batches at a time; who keeps more gets copies
+_STACK_WAIT_S = 1.0  # for a stuck worker process to write down where it is
+_STACK_FRAMES = 12
+_OVERDUE_S = 2.0
+_TIME_IS_UP = object()
 
 
 class WorkerDiedError(RuntimeError):
@@ -58,40 +93,56 @@ class WorkerPool:
     ----------
     function : takes an int. For processes it travels by cloudpickle, so it may come from a notebook cell.
     workers : how many; with 0 the answer is made when it is asked for.
-    processes : worker processes instead of threads. They are spawned, never forked (a fork of a process that runs
-        TensorFlow can stand still for ever), do not run the main script again, and see no GPU.
+    processes : worker processes instead of threads. They are programs of their own, never forks (a fork of a process
+        that runs TensorFlow can stand still for ever), do not run the main script again, and see no GPU.
     ahead : items that are in work or ready at a time.
     timeout_s : seconds to wait for one answer.
     describe : words for an item in the sentences of errors.
+    answer_bytes : bytes of the arrays in an answer. With them the pool keeps slots of re-used memory, and ``function``
+        is called with a second argument ``empty``, which is ``np.empty`` for arrays in a slot. A slot is used again
+        when nobody refers to its arrays; a caller that keeps many answers gets copies, and never waits for ever.
 
-    The pool starts with the first ``get``. It is safe to ask from several threads, also while another one closes it.
+    The pool starts with the first ``get`` or ``prepare``. It is safe to ask from several threads, also while another
+    one closes it.
     """
 
     def __init__(
         self,
-        function: Callable[[int], object],
+        function: Callable,
         workers: int,
         *,
         processes: bool = False,
         ahead: int = 10,
         timeout_s: float = 60,
         describe: Callable[[int], str] = "item {}".format,
+        answer_bytes: int = 0,
     ):
         self._function = function
-        self._describe = describe
         self.workers = workers
         self.processes = bool(processes) and workers > 0
         self.ahead = max(ahead, workers, 1)
         self._timeout_s = timeout_s
-        self._executor: Executor | None = None
-        self._futures: dict[int, Future] = {}
-        self._lock = threading.Lock()
-        self._closed = False
-        self._stalled = False
+        self._describe = describe
+        self._answer_bytes = answer_bytes
+        self._board = _Board()
+        self._slots: Slots | None = None
+        self._workers: list[_Worker] = []
+        self._end: weakref.finalize | None = None
 
     @property
     def closed(self) -> bool:
-        return self._closed
+        return self._board.closed
+
+    @property
+    def most_held(self) -> int:
+        """Answers that lie in memory at a time, at most: in work, ready, and lent to the consumer without a copy."""
+        return self.ahead + self.workers + _LENT_SLOTS if self.workers else 1
+
+    @property
+    def overdue_error(self) -> Exception | None:
+        """An error that the consumer does not come to, for slowness: a death, or what ``function`` raised 2 s ago."""
+        board = self._board
+        return board.dead or (board.first_error if time.monotonic() > board.first_error_at + _OVERDUE_S else None)
 
     def get(self, item: int, stop: int | None = None):
         """``function(item)``; items from ``stop`` on are not made ahead.
@@ -106,57 +157,30 @@ class WorkerPool:
             ``function`` cannot travel to a worker process.
         """
         if self.workers == 0:
-            return self._function(item)
-        answer = self._wait_for(item, stop)
-        if isinstance(answer, _Raised):
-            raise answer.error() from RemoteTraceError(answer.trace)
+            return self._function(item, np.empty) if self._answer_bytes else self._function(item)
+        self.prepare(item, stop)
+        answer = self._board.wait_for(item, self._window(item, stop), self._timeout_s)
+        if answer is _TIME_IS_UP:
+            raise WorkerStalledError(self._stalled(item))
+        if isinstance(answer, _Failed):
+            raise answer.error
+        if self._slots is not None and self._slots.free < self.workers:
+            return copy.deepcopy(answer)  # the consumer keeps what it gets: the slot must go back to the workers
         return answer
 
-    def _wait_for(self, item: int, stop: int | None):
-        future = self._future(item, stop)
-        try:
-            return future.result(self._timeout_s)
-        except BrokenProcessPool as error:
-            if self._closed:
-                raise CancelledError from error
-            raise WorkerDiedError(
-                f"a worker process died (killed by the system, or a crash in native code) before "
-                f"{self._describe(item)} was made. The usual cause is memory: lower workers, max_queue_size or "
-                "batch_size."
-            ) from error
-        except TimeoutError as error:
-            if future.done():  # the function itself raised it, or the answer came just now
-                return future.result()
-            self._stalled = True
-            kind = "processes" if self.processes else "threads"
-            raise WorkerStalledError(
-                f"no answer for {self._timeout_s:g} s; waiting for {self._describe(item)} from {self.workers} worker "
-                f"{kind}, which are alive. The usual cause is a disk that does not answer; raise stall_timeout_s if "
-                "a batch may take that long."
-            ) from error
+    def prepare(self, item: int, stop: int | None = None) -> None:
+        """Let the workers begin with ``item``, and do not wait."""
+        if self.workers:
+            with self._board.changed:
+                if not self._workers and not self.closed:
+                    self._start()
+            self._board.order(self._window(item, stop))
 
     def close(self) -> None:
         """End the workers and wait until they are gone. Closing twice is quiet."""
-        with self._lock:
-            self._closed = True
-            executor, self._executor = self._executor, None
-            self._futures = {}
-        if executor is None:
-            return
-        if not self.processes:
-            executor.shutdown(wait=not self._stalled, cancel_futures=True)
-            return
-        # The public call for this, kill_workers(), comes with Python 3.14. Nothing is cancelled here by hand: the
-        # thread that manages the pool ends with a trace when it meets a cancelled answer of a dead worker (3.11).
-        processes, manager = list((executor._processes or {}).values()), executor._executor_manager_thread
-        executor.shutdown(wait=False, cancel_futures=True)
-        if manager is None:  # no process could be started
-            return
-        manager.join(0 if self._stalled else _PATIENCE_S)
-        if manager.is_alive():
-            for process in processes:
-                process.kill()
-            manager.join()
+        self._board.close()
+        if self._end is not None:
+            self._end()
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -166,119 +190,327 @@ class WorkerPool:
 
     def __repr__(self) -> str:
         kind = "processes" if self.processes else "threads"
-        state = "closed" if self._closed else "running" if self._executor else "not started"
+        state = "closed" if self.closed else "running" if self._workers else "not started"
         return f"WorkerPool({self.workers} {kind}, {self.ahead} ahead): {state}"
 
-    def _future(self, item: int, stop: int | None) -> Future:
-        with self._lock:
-            if self._closed:
-                future: Future = Future()
-                future.cancel()
-                return future
-            for passed in [number for number in self._futures if number < item]:
-                self._futures.pop(passed)  # left over from a jump forward
-            last = item + self.ahead if stop is None else max(min(item + self.ahead, stop), item + 1)
-            for wanted in range(item, last):
-                if wanted not in self._futures:
-                    self._futures[wanted] = self._submit(wanted)
-            return self._futures.pop(item)
+    def _window(self, item: int, stop: int | None) -> range:
+        return range(item, item + self.ahead if stop is None else max(min(item + self.ahead, stop), item + 1))
 
-    def _submit(self, item: int) -> Future:
-        if self._executor is None:
-            self._executor = self._start()
-        if not self.processes:
-            return self._executor.submit(self._function, item)
+    def _start(self) -> None:
+        pickled = _pickled(self._function) if self.processes else b""
+        if self._answer_bytes:
+            self._slots = Slots(self.most_held, room_for(self._answer_bytes, 0, 0), shared=self.processes)
+        # Also at the end of Python, and when the pool was forgotten: a process must not outlive its use.
+        self._end = weakref.finalize(self, _end, os.getpid(), self._board, self._workers)
         try:
-            return self._executor.submit(_answer, item)
-        except BrokenProcessPool as error:  # a worker died since the last call
-            future: Future = Future()
-            future.set_exception(error)
-            return future
-
-    def _start(self) -> Executor:
-        if self.processes:
-            payload = _packed(self._function)
-            return ProcessPoolExecutor(self.workers, _Context(), initializer=_start_worker, initargs=(payload,))
-        return ThreadPoolExecutor(self.workers, thread_name_prefix="helpers-worker")
-
-
-class _Process(SpawnProcess):
-    """A spawned process that does not import the main script: its function travels by value, it needs none."""
-
-    @staticmethod
-    def _Popen(process):  # noqa: N802 (multiprocessing's name)
-        with _main_hidden():
-            return SpawnProcess._Popen(process)
-
-
-class _Context(SpawnContext):
-    Process = _Process
-
-
-_MAIN_LOCK = threading.Lock()
-
-
-@contextlib.contextmanager
-def _main_hidden():
-    """Hide where the main script lies, so that a script needs no ``if __name__ == "__main__"`` guard."""
-    main = sys.modules["__main__"]
-    with _MAIN_LOCK:
-        hidden = {name: main.__dict__.pop(name) for name in ("__file__", "__spec__") if name in main.__dict__}
-        main.__spec__ = None
-        try:
-            yield
+            for number in range(1, self.workers + 1):
+                maker = _Process(pickled, self._slots) if self.processes else _Caller(self._function, self._slots)
+                self._workers.append(_Worker(number, self._board, maker, self._describe))
+            for worker in self._workers:
+                worker.start()
+        except BaseException:
+            self.close()
+            raise
         finally:
-            main.__dict__.pop("__spec__")
-            main.__dict__.update(hidden)
+            if self._slots is not None and self.processes:
+                self._slots.shared.close_descriptors()
+
+    def _stalled(self, item: int) -> str:
+        kind = "processes" if self.processes else "threads"
+        text = (
+            f"no answer for {self._timeout_s:g} s; waiting for {self._describe(item)} from {self.workers} worker "
+            f"{kind}, which are alive. The usual cause is a disk that does not answer; raise stall_timeout_s if a "
+            "batch may take that long."
+        )
+        busy = [worker for worker in self._workers if worker.item is not None]
+        stuck = [worker for worker in busy if worker.item == item] or busy
+        return "\n".join([text, *(worker.where() for worker in stuck)])
 
 
-_function: Callable[[int], object] | None = None  # in a worker process: what it was started for
+def _end(owner: int, board: _Board, workers: list[_Worker]) -> None:
+    if os.getpid() != owner:  # a forked child that ends: the workers are its parent's
+        return
+    board.close()
+    for worker in workers:
+        worker.maker.end()
+    deadline = time.monotonic() + _PATIENCE_S
+    for worker in workers:
+        if worker.is_alive() and worker is not threading.current_thread():
+            worker.join(max(0.0, deadline - time.monotonic()))
+        worker.maker.clean_up()
 
 
-def batch_of_item(source, item: int):
-    """Item g of the endless stream of a ``BatchSource``: batch ``g % len`` of epoch ``g // len``."""
-    return source.batch(*divmod(item, len(source)))
+class _Failed:
+    def __init__(self, error: Exception):
+        self.error = error
 
 
-class RemoteTraceError(Exception):
-    """The cause of an exception from a worker process: its trace there, as text."""
+class _Board:
+    """What is to do, what is in work and what is ready; workers and consumers meet here."""
 
-    def __str__(self) -> str:
-        return f'\n"""\n{self.args[0]}"""'
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.closed = False
+        self.dead: Exception | None = None
+        self.first_error: Exception | None = None
+        self.first_error_at = math.inf
+        self._todo: collections.deque[int] = collections.deque()
+        self._in_work: set[int] = set()
+        self._ready: dict[int, object] = {}
+        self._asked: collections.Counter[int] = collections.Counter()
+        self._window = range(0)
+
+    def order(self, window: range) -> None:
+        """Have the items of ``window`` made; forget what lies outside of it and nobody waits for."""
+        with self.changed:
+            if self.closed:
+                return
+            self._window = window
+            for item in [item for item in self._ready if not self._is_wanted(item)]:
+                del self._ready[item]
+            known = self._ready.keys() | self._in_work
+            waited_for = [item for item in self._asked if item not in window]
+            self._todo = collections.deque(item for item in [*waited_for, *window] if item not in known)
+            self.changed.notify_all()
+
+    def wait_for(self, item: int, window: range, timeout_s: float):
+        """The answer for ``item``, or ``_TIME_IS_UP``."""
+        deadline = time.monotonic() + timeout_s
+        with self.changed:
+            self._asked[item] += 1
+            try:
+                while True:
+                    self._check()
+                    if item in self._ready:
+                        return self._ready.pop(item)
+                    if item not in self._in_work and item not in self._todo:  # another thread took it, or moved on
+                        self.order(window)
+                    if not self.changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
+                        return _TIME_IS_UP
+            finally:
+                self._asked -= collections.Counter([item])
+
+    def next_item(self) -> int | None:
+        """The next item to make; None when the pool is closed."""
+        with self.changed:
+            self.changed.wait_for(lambda: self._todo or self.closed)
+            if self.closed:
+                return None
+            item = self._todo.popleft()
+            self._in_work.add(item)
+            return item
+
+    def put(self, item: int, answer: object) -> None:
+        with self.changed:
+            self._in_work.discard(item)
+            if isinstance(answer, _Failed) and not self.closed:
+                if self.first_error is None:
+                    self.first_error, self.first_error_at = answer.error, time.monotonic()
+                if isinstance(answer.error, WorkerDiedError):
+                    self.dead = self.dead or answer.error
+            if self._is_wanted(item):
+                self._ready[item] = answer
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        with self.changed:
+            self.closed = True
+            self._todo.clear()
+            self._ready.clear()
+            self.changed.notify_all()
+
+    def _check(self) -> None:
+        if self.closed:
+            raise CancelledError
+        if self.dead is not None:
+            raise self.dead
+
+    def _is_wanted(self, item: int) -> bool:
+        return not self.closed and (item in self._window or item in self._asked)
 
 
-@dataclass(frozen=True)
-class _Raised:
-    """An exception on its way from a worker: by cloudpickle, because its class may come from a notebook cell.
+class _Worker(threading.Thread):
+    """Takes items from the board and puts answers there. It refers to the pool's parts, never to the pool."""
 
-    ``payload`` None: it does not come back from a pickle, and ``text`` is all that travels.
-    """
+    def __init__(self, number: int, board: _Board, maker: _Caller | _Process, describe: Callable[[int], str]):
+        super().__init__(name=f"helpers-worker-{number}", daemon=True)  # joined by close(); a stuck one is left behind
+        self.item: int | None = None  # what it is at
+        self.maker = maker
+        self._words = f"worker {number}{maker.words}"
+        self._board = board
+        self._describe = describe
 
-    payload: bytes | None
-    text: str
-    notes: tuple[str, ...]
-    trace: str
+    def run(self) -> None:
+        while self._board.dead is None and (item := self._board.next_item()) is not None:
+            self.item = item
+            self._board.put(item, self._answer(item))
+            self.item = None
 
-    @classmethod
-    def of(cls, error: Exception) -> _Raised:
+    def _answer(self, item: int):
         try:
-            payload = cloudpickle.dumps(error)
-            cloudpickle.loads(payload)
-        except Exception:  # a lock in it, or an __init__ that does not take its args: pickling raises anything
-            payload = None
-        text = f"{type(error).__name__}: {error}"
-        return cls(payload, text, tuple(getattr(error, "__notes__", ())), "".join(traceback.format_exception(error)))
+            return self.maker.make(item)
+        except _DeathError as death:
+            error = WorkerDiedError(f"{self._words} {death.how} while it made {self._describe(item)}. {death.advice}")
+            error.__cause__ = death.__cause__
+            return _Failed(error)
+        except Exception as error:
+            return _Failed(error)
 
-    def error(self) -> Exception:
-        if self.payload is not None:
-            return cloudpickle.loads(self.payload)
-        error = RuntimeError(self.text)
-        for note in self.notes:
-            error.add_note(note)
-        return error
+    def where(self) -> str:
+        """Words on what this worker is at, with its stack."""
+        item = self.item
+        at = "nothing any more" if item is None else self._describe(item)
+        return f"{self._words} is at {at}:\n{self.maker.stack(self)}"
 
 
-def _packed(function: Callable[[int], object]) -> bytes:
+class _Caller:
+    """Makes answers in the thread that asks."""
+
+    words = ""
+
+    def __init__(self, function: Callable, slots: Slots | None):
+        self._function = function
+        self._slots = slots
+
+    def make(self, item: int):
+        if self._slots is None:
+            return self._function(item)
+        slot = self._slots.take()
+        return self._function(item, np.empty if slot is None else Arena(self._slots.lend(slot)).empty)
+
+    def stack(self, thread: threading.Thread) -> str:
+        frame = sys._current_frames().get(thread.ident)
+        frames = [] if frame is None else traceback.extract_stack(frame)
+        own = [number for number, summary in enumerate(frames) if summary.filename == __file__]
+        shown = frames[own[-1] + 1 if own else 0 :]
+        return "".join(traceback.format_list(shown[-_STACK_FRAMES:])).rstrip()
+
+    def end(self) -> None:
+        """A thread ends by itself when it sees that the board is closed."""
+
+    def clean_up(self) -> None:
+        """There is nothing."""
+
+
+class _DeathError(Exception):
+    """A worker process is gone; ``how`` and ``advice`` are parts of a sentence."""
+
+    def __init__(self, how: str, advice: str):
+        super().__init__(how)
+        self.how = how
+        self.advice = advice
+
+
+class _Process:
+    """Makes answers in a process of its own; used by one thread, ended by any."""
+
+    def __init__(self, function: bytes, slots: Slots | None):
+        self._slots = slots
+        self._stack_file = scratch_file("helpers-stack") if hasattr(os, "pread") else None
+        inherited = () if self._stack_file is None else (self._stack_file,)
+        if slots is None:
+            memory = (None, 0, 0)
+        else:
+            memory = (slots.shared.name, slots.shared.size, slots.slot_bytes)
+            inherited += slots.shared.descriptors
+        self._start_message = worker_process.Start(function, *memory, self._stack_file)
+        self._process = _spawn(inherited)
+        self._is_ready = False
+
+    @property
+    def words(self) -> str:
+        return f" (process {self._process.pid})"
+
+    def make(self, item: int):
+        if not self._is_ready:
+            self._ask(self._start_message)
+            self._is_ready = True
+        slot = None if self._slots is None else self._slots.take()
+        reply = self._ask((item, slot))
+        memory = memoryview(b"") if slot is None else self._slots.lend(slot)
+        if isinstance(reply, worker_process.Raised):
+            raise reply.error()
+        return reply.value(memory)
+
+    def stack(self, _thread: threading.Thread) -> str:
+        """What the process, which may be stuck, wrote down on a signal; without its thread that reads tasks."""
+        if self._stack_file is None or not self._is_ready:
+            return "  (where, cannot be asked: it is still starting, or this system has no signals)"
+        before = os.fstat(self._stack_file).st_size
+        self._process.send_signal(worker_process.STACK_SIGNAL)
+        deadline = time.monotonic() + _STACK_WAIT_S
+        written, size = -1, before
+        while time.monotonic() < deadline and (size == before or size != written):  # until it writes no more
+            written = size
+            time.sleep(0.05)
+            size = os.fstat(self._stack_file).st_size
+        threads = self._written(before).strip().split("\n\n")
+        shown = [text for text in threads if text and " in _read_tasks\n" not in f"{text}\n"]
+        return (
+            "\n".join(shown) or f"  (it does not write its stack; the system says it is: {_state(self._process.pid)})"
+        )
+
+    def end(self) -> None:
+        self._process.kill()  # it holds nothing that has to be put in order
+
+    def clean_up(self) -> None:
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):  # what was not sent yet is for nobody
+                pipe.close()
+        if self._stack_file is not None:
+            os.close(self._stack_file)
+            self._stack_file = None
+
+    def _ask(self, message):
+        try:
+            pickle.dump(message, self._process.stdin, protocol=5)
+            self._process.stdin.flush()
+            return pickle.load(self._process.stdout)
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+            raise self._death() from error
+
+    def _death(self) -> _DeathError:
+        try:
+            code = self._process.wait(_STACK_WAIT_S)
+        except subprocess.TimeoutExpired:
+            return _DeathError("closed its pipe", "Something in it closed file descriptors that are not its own.")
+        crash = self._written(0).partition("Fatal Python error")
+        if crash[1]:
+            return _DeathError(
+                f"was ended by {_signal_name(code)}", f"That is a crash in native code, here:\n{''.join(crash[1:])}"
+            )
+        if code < 0:
+            memory = "The usual cause is memory: lower workers, max_queue_size or batch_size."
+            return _DeathError(f"was ended by {_signal_name(code)}", memory)
+        if not self._is_ready:
+            return _DeathError(f"ended with exit code {code}", "It could not start; standard error says why.")
+        return _DeathError(f"ended with exit code {code}", "Something in it called os._exit() or sys.exit().")
+
+    def _written(self, start: int) -> str:
+        if self._stack_file is None:
+            return ""
+        return os.pread(self._stack_file, 2**16, start).decode(errors="replace")
+
+
+def _spawn(inherited: tuple[int, ...]) -> subprocess.Popen:
+    # In a process group of its own: Ctrl-C and a kernel's interrupt go to the whole group of the parent, and what they
+    # mean is the parent's business.
+    own_group = (
+        {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+        if os.name == "nt"
+        else {"process_group": 0, "pass_fds": inherited}
+    )
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", worker_process.COMMAND, *map(str, sys.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},  # a worker makes arrays: it must take no GPU memory
+        **own_group,
+    )
+
+
+def _pickled(function: Callable) -> bytes:
     try:
         return cloudpickle.dumps(function)
     except Exception as error:  # pickling raises anything
@@ -289,32 +521,15 @@ def _packed(function: Callable[[int], object]) -> bytes:
         ) from error
 
 
-def _start_worker(payload: bytes) -> None:
-    global _function
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ.update(CUDA_VISIBLE_DEVICES="")  # a worker makes arrays: it must take no GPU memory
+def _signal_name(code: int) -> str:
     try:
-        _function = cloudpickle.loads(payload)
-    except Exception as error:  # a module that is missing here; an error now would look like a killed worker
-        error.add_note("while a worker process loaded the function it runs")
-        _function = functools.partial(_raise, error)
-    if "cv2" in sys.modules:
-        sys.modules["cv2"].setNumThreads(1)  # the workers are the parallelism
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"exit code {code}"
 
 
-def _end_with_parent() -> None:
-    multiprocessing.parent_process().join()
-    os._exit(1)
-
-
-def _raise(error: Exception, item: int):
-    del item
-    raise error
-
-
-def _answer(item: int):
+def _state(pid: int) -> str:
     try:
-        return _function(item)
-    except Exception as error:
-        return _Raised.of(error)
+        return psutil.Process(pid).status()
+    except psutil.Error:
+        return "gone"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
 
+import numpy as np
 from coded import rows_of
 
 
@@ -40,9 +40,13 @@ class RaisesOnRow:
 class KillsItselfOnRow(RaisesOnRow):
     """An augmentation that ends its worker process at one row, as the system does when memory is short."""
 
+    def __init__(self, row: int):
+        super().__init__(row)
+        self.parent = os.getpid()
+
     def __call__(self, image, rng):
         del rng
-        if rows_of(image[None])[0] == self.row and multiprocessing.parent_process() is not None:
+        if rows_of(image[None])[0] == self.row and os.getpid() != self.parent:
             os.kill(os.getpid(), signal.SIGKILL)
         return image
 
@@ -67,3 +71,28 @@ class NeedsTwoError(Exception):
 def pid_of_worker(item: int) -> int:
     """Process id of the worker that answers."""
     return os.getpid()
+
+
+def sticks_at_one(item: int, *_) -> int:
+    """An augmentation that never comes back, at item 1."""
+    while item == 1:
+        time.sleep(0.01)
+    return item
+
+
+def filled(item, empty):
+    """An answer with arrays in the slot and out of it."""
+    images = empty((1000, 100), np.uint8)
+    images[:] = item % 251
+    labels = empty((3,), np.float32)
+    labels[:] = item
+    return images, labels, np.array([item, -item]), {"item": item}
+
+
+def view_of_one_array(item, empty):
+    """Parts of one slot array, twice, read-only and transposed."""
+    images = empty((10, 20), np.uint8)
+    images[:] = np.arange(200, dtype=np.uint8).reshape(10, 20) + item
+    frozen = images[2:4]
+    frozen.setflags(write=False)
+    return images, frozen, images.T

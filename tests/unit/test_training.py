@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 
@@ -168,16 +169,17 @@ def test_settings_of_the_sequence_are_used_and_a_value_overrides_them(coded_file
 
     def look(image, rng):
         del rng
-        threads.add(threading.current_thread().name.rsplit("_", 1)[0])
+        threads.add(threading.current_thread().name)
         return image
 
     with HDF5Sequence(coded_file, batch_size=8, workers=2, augment=look) as sequence:
         threads.clear()
         fit_generator(Recorder(), sequence, 2, verbose=0)
-        assert threads == {"helpers-worker"}
+        assert threads <= {"helpers-worker-1", "helpers-worker-2"}
+        assert threads
         threads.clear()
         fit_generator(Recorder(), sequence, 2, verbose=0, workers=0)
-        assert "helpers-worker" not in threads
+        assert not [name for name in threads if name.startswith("helpers-worker")]
         assert sequence.workers == 2
 
 
@@ -306,10 +308,9 @@ def test_a_killed_worker_is_an_error_that_names_the_batch(coded_file):
         pytest.raises(WorkerDiedError) as caught,
     ):
         fit_generator(make_model(), sequence, verbose=0, workers=1, use_multiprocessing=True)
-    assert str(caught.value) == (
-        "a worker process died (killed by the system, or a crash in native code) before batch 0 of epoch 0 (rows 0, 1, "
-        f"2, 3, 4, 5, 6, 7) of train_img in {coded_file} was made. The usual cause is memory: lower workers, "
-        "max_queue_size or batch_size."
+    assert re.sub(r"process \d+", "process N", str(caught.value)) == (
+        "worker 1 (process N) was ended by SIGKILL while it made batch 0 of epoch 0 (rows 0, 1, 2, 3, 4, 5, 6, 7) of "
+        f"train_img in {coded_file}. The usual cause is memory: lower workers, max_queue_size or batch_size."
     )
 
 
@@ -465,7 +466,7 @@ def test_a_queue_larger_than_the_memory_is_warned_about(coded_file, monkeypatch)
     with HDF5Sequence(coded_file, batch_size=100) as sequence, pytest.warns(QueueMemoryWarning) as caught:
         fit_generator(Recorder(), sequence, 1, verbose=0, max_queue_size=30)
     assert str(caught[0].message) == (
-        "the queue of training batches holds up to 32 batches of 0 MB: 0.0 GB, and 0.0 GB of memory are free. Lower "
+        "the queue of training batches holds up to 37 batches of 0 MB: 0.0 GB, and 0.0 GB of memory are free. Lower "
         "max_queue_size, workers or batch_size."
     )
     assert caught[0].filename == __file__

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import collections
+import ctypes
+import gc
+import mmap
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,9 +18,10 @@ import types
 from concurrent.futures import CancelledError
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
-from children import NeedsTwoError, pid_of_worker
+from children import NeedsTwoError, filled, pid_of_worker, sticks_at_one, view_of_one_array
 
 from helpers.workers import WorkerDiedError, WorkerPool, WorkerStalledError
 
@@ -95,16 +102,51 @@ def test_a_time_out_of_the_function_itself_is_not_a_stall():
     assert not isinstance(caught.value, WorkerStalledError)
 
 
-def test_no_answer_in_time_is_an_error():
-    """The sentence names the item and the workers."""
+STALLED = (
+    "no answer for {} s; waiting for batch 1 from 1 worker {}, which are alive. The usual cause is a disk that does "
+    "not answer; raise stall_timeout_s if a batch may take that long.\nworker 1{} is at batch 1:\n"
+)
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_no_answer_in_time_is_an_error_with_the_stack_of_the_worker(monkeypatch, processes):
+    """The sentence names the item and the workers; the lines below it say where the worker is."""
+    monkeypatch.setattr("helpers.workers._PATIENCE_S", 0.1)
     release = threading.Event()
-    with WorkerPool(lambda item: release.wait(5), 2, timeout_s=0.1, describe="batch {}".format) as pool:  # noqa: ARG005
+
+    def stuck_here(item):
+        if item == 1:
+            release.wait(20) if not processes else sticks_at_one(item)
+        return os.getpid()
+
+    if processes:
+        release = None
+    with WorkerPool(stuck_here, 1, processes=processes, timeout_s=15, describe="batch {}".format) as pool:
+        pid = pool.get(0)
+        pool._timeout_s = 0.3
         with pytest.raises(WorkerStalledError) as caught:
-            pool.get(7)
-        release.set()
-    assert str(caught.value) == (
-        "no answer for 0.1 s; waiting for batch 7 from 2 worker threads, which are alive. The usual cause is a disk "
-        "that does not answer; raise stall_timeout_s if a batch may take that long."
+            pool.get(1)
+        if release:
+            release.set()
+    text = str(caught.value)
+    kind, words = ("processes", f" (process {pid})") if processes else ("threads", "")
+    assert text.startswith(STALLED.format("0.3", kind, words))
+    assert "stuck_here" in text
+    assert "_read_tasks" not in text
+    assert "helpers/workers.py" not in text
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs signals")
+def test_a_stopped_process_is_told_by_its_state():
+    """It cannot say where it is; the system says that it is stopped."""
+    with WorkerPool(pid_of_worker, 1, processes=True, ahead=1, describe="batch {}".format) as pool:
+        pid = pool.get(0)
+        os.kill(pid, signal.SIGSTOP)
+        pool._timeout_s = 0.2
+        with pytest.raises(WorkerStalledError) as caught:
+            pool.get(1)
+    assert str(caught.value) == STALLED.format("0.2", "processes", f" (process {pid})") + (
+        "  (it does not write its stack; the system says it is: stopped)"
     )
 
 
@@ -203,14 +245,17 @@ def test_a_module_that_is_missing_in_the_worker_is_named(monkeypatch):
 
 
 def test_a_worker_killed_between_two_calls_is_reported():
-    """The next call finds the pool broken: the same error, with the item."""
+    """The next call finds the process gone; the sentence names worker, process, signal and item, again and again."""
     with WorkerPool(pid_of_worker, 1, processes=True, ahead=1) as pool:
-        os.kill(pool.get(0), signal.SIGKILL)
-        deadline = time.monotonic() + 10
-        while not pool._executor._broken and time.monotonic() < deadline:
-            time.sleep(0.01)
-        with pytest.raises(WorkerDiedError, match="before item 1 was made"):
-            pool.get(1)
+        pid = pool.get(0)
+        os.kill(pid, signal.SIGKILL)
+        for item in (1, 2):
+            with pytest.raises(WorkerDiedError) as caught:
+                pool.get(item)
+            assert str(caught.value) == (
+                f"worker 1 (process {pid}) was ended by SIGKILL while it made item 1. The usual cause is memory: lower "
+                "workers, max_queue_size or batch_size."
+            )
 
 
 @pytest.mark.parametrize("timeout_s", [0.2, 60])
@@ -306,3 +351,267 @@ def test_workers_end_when_their_parent_is_killed(script):
     while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+
+
+DEATHS = {
+    "killed": (
+        lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "was ended by SIGKILL while it made item 1. The usual cause is memory: lower workers, max_queue_size or "
+        "batch_size.",
+    ),
+    "os._exit": (
+        lambda: os._exit(3),
+        "ended with exit code 3 while it made item 1. Something in it called os._exit() or sys.exit().",
+    ),
+    "sys.exit": (
+        lambda: sys.exit(4),
+        "ended with exit code 4 while it made item 1. Something in it called os._exit() or sys.exit().",
+    ),
+    "a crash": (
+        lambda: ctypes.string_at(0),
+        "was ended by SIGSEGV while it made item 1. That is a crash in native code, here:\nFatal Python error: "
+        "Segmentation fault",
+    ),
+}
+
+
+@pytest.mark.parametrize(("die", "words"), DEATHS.values(), ids=DEATHS.keys())
+def test_a_death_is_told_with_its_cause(die, words):
+    """Worker, process, signal or exit code, item and advice; the other worker's answers do not hide it."""
+
+    def function(item):
+        if item == 1:
+            die()
+        return os.getpid()
+
+    with WorkerPool(function, 2, processes=True) as pool, pytest.raises(WorkerDiedError) as caught:
+        _ = [pool.get(item) for item in range(20)]
+    assert re.sub(r"^worker [12] \(process \d+\) ", "", str(caught.value)).startswith(words)
+
+
+BYTES = 100_000 + 12
+BOTH = pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
+
+
+def check_filled(answer, item):
+    images, labels, extra, words = answer
+    assert (images == item % 251).all()
+    assert labels.tolist() == [item] * 3
+    assert (extra.tolist(), words) == ([item, -item], {"item": item})
+
+
+@BOTH
+def test_arrays_lie_in_slots_that_are_used_again(processes):
+    """A consumer that lets go sees few different places of memory, page-aligned, whatever the number of items."""
+    places = set()
+    with WorkerPool(filled, 2, processes=processes, ahead=3, answer_bytes=BYTES) as pool:
+        for item in range(60):
+            answer = pool.get(item)
+            check_filled(answer, item)
+            places.add(answer[0].ctypes.data)
+            assert answer[0].flags.writeable
+            del answer
+    assert len(places) <= pool.most_held == 11
+    assert not any(place % mmap.PAGESIZE for place in places)
+
+
+@BOTH
+def test_kept_answers_stay_as_they_are(processes):
+    """A careless list of all answers: past a number of slots the pool hands out copies, and waits for nobody."""
+    with WorkerPool(filled, 2, processes=processes, ahead=3, answer_bytes=BYTES) as pool:
+        kept = [pool.get(item) for item in range(60)]
+    for item, answer in enumerate(kept):
+        check_filled(answer, item)
+
+
+@BOTH
+def test_a_slow_consumer_with_a_few_batches_in_hand_sees_no_change(processes):
+    """Two are held while the next are made, as a prefetch does; none is written again."""
+    held = collections.deque(maxlen=3)
+    with WorkerPool(filled, 2, processes=processes, ahead=4, answer_bytes=BYTES) as pool:
+        for item in range(40):
+            held.append((item, pool.get(item)))
+            if item % 7 == 0:
+                time.sleep(0.02)
+            for number, answer in held:
+                check_filled(answer, number)
+
+
+@BOTH
+def test_views_of_a_slot_arrive_as_they_are(processes):
+    """Also read-only ones, and such as are not contiguous."""
+    with WorkerPool(view_of_one_array, 1, processes=processes, answer_bytes=200) as pool:
+        for item in range(30):
+            expected = view_of_one_array(item, np.empty)
+            answer = pool.get(item)
+            assert [part.tolist() for part in answer] == [part.tolist() for part in expected]
+            assert not answer[1].flags.writeable
+
+
+@BOTH
+def test_an_answer_larger_than_said_arrives_too(processes):
+    """The slot is too small: the arrays come another way."""
+    with WorkerPool(filled, 1, processes=processes, answer_bytes=50_000) as pool:
+        for item in range(20):
+            check_filled(pool.get(item), item)
+
+
+@BOTH
+def test_a_failure_gives_its_slot_back(processes):
+    """Many errors do not use the slots up."""
+
+    def fails_at_odd(item, empty):
+        answer = filled(item, empty)
+        if item % 2:
+            raise LookupError(item)
+        return answer
+
+    places = set()
+    with WorkerPool(fails_at_odd, 1, processes=processes, ahead=2, answer_bytes=BYTES) as pool:
+        for item in range(60):
+            if item % 2:
+                with pytest.raises(LookupError):
+                    pool.get(item)
+            else:
+                places.add(pool.get(item)[0].ctypes.data)
+            if item > 2:
+                pool._board.first_error = None  # it is kept for the training loop, with the arrays of its frames
+    assert len(places) <= pool.most_held
+
+
+def test_without_workers_arrays_are_new():
+    """Nothing is shared, and nothing is re-used."""
+    with WorkerPool(filled, 0, answer_bytes=BYTES) as pool:
+        kept = [pool.get(item) for item in range(5)]
+    for item, answer in enumerate(kept):
+        check_filled(answer, item)
+
+
+@BOTH
+def test_a_forgotten_pool_ends_its_workers(processes):
+    """Without close(), when the last reference goes."""
+    pool = WorkerPool(pid_of_worker, 2, processes=processes)
+    pid = pool.get(0)
+    assert psutil.pid_exists(pid)
+    del pool
+    gc.collect()
+    assert processes != psutil.pid_exists(pid)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("helpers-worker")]
+
+
+ENDS = """
+import sys, threading, time
+from helpers.workers import WorkerPool
+def function(item):
+    while item == 3:
+        time.sleep(0.01)
+    return item
+pool = WorkerPool(function, 2, processes=sys.argv[1] == "True")
+print(pool.get(0), flush=True)
+time.sleep(0.3)
+{end}
+"""
+
+
+@BOTH
+@pytest.mark.parametrize(("end", "code"), [("", 0), ("sys.exit(5)", 5), ("1 / 0", 1)])
+def test_python_ends_with_a_pool_that_nobody_closed(tmp_path, processes, end, code):
+    """Also with a worker that is stuck, thread or process: promptly, and with its own exit code."""
+    path = tmp_path / "ends.py"
+    path.write_text(ENDS.format(end=end))
+    done = subprocess.run(
+        [sys.executable, path, str(processes)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.stdout, done.returncode) == ("0\n", code)
+    assert done.stderr.rstrip().endswith("ZeroDivisionError: division by zero" if code == 1 else "")
+
+
+FORKS = """
+import os, sys
+from helpers.workers import WorkerPool
+pool = WorkerPool(lambda item: item, 1, processes=True, ahead=1)
+print(pool.get(0), flush=True)
+if os.fork() == 0:
+    sys.exit(0)
+os.wait()
+print(pool.get(1), flush=True)
+pool.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_that_ends_leaves_the_workers_of_its_parent_alone(tmp_path):
+    """Its copy of the pool is not its own."""
+    path = tmp_path / "forks.py"
+    path.write_text(FORKS)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr) == ("0\n1\n", "")
+
+
+def test_what_a_worker_prints_does_not_disturb_the_answers(capfd):
+    """It goes to standard error; and reading the keyboard there finds nothing."""
+
+    def talks(item):
+        os.write(1, b"raw\n")
+        sys.stdout.write(f"printed {item} {sys.stdin.read()!r}\n")
+        sys.stdout.flush()
+        return item
+
+    with WorkerPool(talks, 1, processes=True, ahead=1) as pool:
+        assert pool.get(0) == 0
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err == "raw\nprinted 0 ''\n"
+
+
+def test_prepare_begins_before_the_first_question():
+    """Keras may compile its step meanwhile."""
+    made = []
+    with WorkerPool(made.append, 1, ahead=3) as pool:
+        pool.prepare(4, stop=6)
+        deadline = time.monotonic() + 5
+        while len(made) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert made == [4, 5]
+
+
+def test_several_threads_may_ask_at_once():
+    """Each gets its own answer, in whatever order they come."""
+    found = {}
+    with WorkerPool(square, 2, ahead=3) as pool:
+        threads = [
+            threading.Thread(
+                target=lambda start: found.update({i: pool.get(i) for i in range(start, 60, 3)}), args=(n,)
+            )
+            for n in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == {item: square(item) for item in range(60)}
+
+
+MODULES = """
+import sys
+from helpers.workers import WorkerPool
+from helpers import Augment
+from helpers.batches import BatchSource
+def modules(item):
+    source.item(item)
+    return sorted({name.partition(".")[0] for name, module in sys.modules.items() if getattr(module, "__file__", None)})
+source = BatchSource(sys.argv[1], augment=Augment(rotation=10))
+with WorkerPool(modules, 1, processes=True, ahead=1) as pool:
+    found = set(pool.get(0)) - sys.stdlib_module_names
+print(sorted(found))
+"""
+
+
+def test_a_worker_that_makes_batches_imports_four_packages_and_the_kit(coded_file, tmp_path):
+    """NumPy, h5py, OpenCV and cloudpickle, and the library that inflates; what these import is their own business."""
+    path = tmp_path / "modules.py"
+    path.write_text(MODULES)
+    done = subprocess.run([sys.executable, path, coded_file], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    found = set(ast.literal_eval(done.stdout)) - {name for name in ast.literal_eval(done.stdout) if name[0] == "_"}
+    assert found <= {"cloudpickle", "cv2", "deflate", "h5py", "helpers", "isal", "numpy"}
