@@ -2,20 +2,20 @@
 
 A list of rows is never handed to HDF5. For a chunked file that would be two orders of magnitude slower than reading
 row by row, and HDF5 takes only increasing, unique rows. Here rows are visited in the order of the file, neighbours are
-read in one go, and every row lands at its final place in the output: there is no sorting to undo afterwards.
+read in one go, and every row lands at its final place in the output: there is no sorting to undo afterwards. Where it
+can be, the bytes are read past HDF5 (:mod:`helpers.direct`); both ways give the same.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-from pathlib import Path
 
 import h5py
 import numpy as np
 
 from helpers import images
-from helpers.layout import HDF5FileError, LayoutError, checked_size, find_dataset, open_file, stored_image_shape
+from helpers.direct import check_unchanged, file_state, locate, runs, unreadable
+from helpers.layout import LayoutError, checked_size, file_path, find_dataset, open_file, stored_image_shape
 
 _SMALLEST_CACHE_BYTES = 2**20  # HDF5 1.14's own default
 _LARGEST_CACHE_BYTES = 64 * 2**20  # a worker each: two workers stay below 128 MiB, whatever the file looks like
@@ -28,8 +28,9 @@ _INHERITED: list[h5py.Dataset | None] = []
 class RowReader:
     """Rows of ``dataset`` in the file ``path``, through a handle that each process opens for itself.
 
-    The file is opened at the first read in a process and stays open until :meth:`close`. A pickled reader carries the
-    path, never the handle, and a forked child never uses its parent's handle.
+    The file is opened at the first read in a process and stays open until :meth:`close`; nobody else can write to it
+    meanwhile. A pickled reader carries the path, never the handle, and a forked child never uses its parent's handle.
+    Threads may share a reader; when it is :attr:`direct` they read at the same time, otherwise one after the other.
 
     Parameters
     ----------
@@ -46,13 +47,13 @@ class RowReader:
     """
 
     def __init__(self, path: str | os.PathLike, dataset: str, size: tuple[int, int] | None = None):
-        self.path = Path(path).absolute()  # a worker may have another working directory
+        self.path = file_path(path).absolute()  # a worker may have another working directory
         self.dataset = dataset
         self._handles: dict[int, h5py.Dataset] = {}
         self._closed = False
         self._resize_to = size = checked_size(size)
         with open_file(self.path) as file:
-            self._state = _state(self.path)
+            self._state = file_state(self.path.stat())
             data = find_dataset(file, dataset)
             if not data.shape:
                 raise LayoutError(f"{dataset} in {self.path} has no rows: it is a single value, not an array.")
@@ -60,6 +61,7 @@ class RowReader:
             self._row_shape = _row_shape(data, size) if self._is_jpeg else data.shape[1:]
             self.dtype = np.dtype(np.uint8) if self._is_jpeg else data.dtype
             self._n = len(data)
+            self._direct = locate(data, self.path, dataset, self._state)
 
     def __len__(self) -> int:
         return self._n
@@ -68,6 +70,11 @@ class RowReader:
     def shape(self) -> tuple[int, ...]:
         """Shape of the whole dataset as it is read: ``(n, height, width, 3)`` for images."""
         return (self._n, *self._row_shape)
+
+    @property
+    def direct(self) -> bool:
+        """Whether rows are read past HDF5. Rows that were never written, fill values, are HDF5's all the same."""
+        return self._direct is not None
 
     def read(self, rows, out: np.ndarray | None = None) -> np.ndarray:
         """Read ``rows`` in the order asked for.
@@ -84,7 +91,7 @@ class RowReader:
         Raises
         ------
         HDF5FileError
-            The file is gone, or was written anew since the reader was made.
+            The file is gone, was written anew since the reader was made, or is damaged where a row lies.
         TypeError, IndexError
             Rows that are not integers, or lie outside the dataset.
         ValueError
@@ -92,17 +99,33 @@ class RowReader:
         """
         rows = self._checked_rows(rows)
         out = self._checked_out(out, len(rows))
-        data = self._data()
+        self._check_open()
         if self._is_jpeg:
-            self._read_jpeg(data, rows, out)
+            self._read_jpeg(self._data(), rows, out)
+        elif self._direct is None:
+            self._read_runs(self._data(), rows, np.arange(len(rows)), out)
         else:
-            _read_runs(data, rows, out)
+            left = self._direct.read(rows, out)
+            if len(left):
+                self._read_runs(self._data(), rows[left], left, out)
         return out
+
+    def read_ahead(self, rows) -> None:
+        """Ask the system to bring the bytes of ``rows`` into its cache soon; returns at once.
+
+        Does nothing unless reads are :attr:`direct`, or where the system takes no such wish. Raises as :meth:`read`.
+        """
+        rows = self._checked_rows(rows)
+        self._check_open()
+        if self._direct is not None:
+            self._direct.read_ahead(rows)
 
     def close(self) -> None:
         """Close this process's handle. Closing twice is quiet; a closed reader cannot read any more."""
         data = self._handles.pop(os.getpid(), None)
         self._closed = True
+        if self._direct is not None:
+            self._direct.close()
         if data is not None and data:
             data.file.close()
 
@@ -119,9 +142,11 @@ class RowReader:
         state = ", closed" if self._closed else ""
         return f"RowReader({self.path.name!r}, {self.dataset!r}): shape {self.shape}, {self.dtype}{state}"
 
-    def _data(self) -> h5py.Dataset:
+    def _check_open(self) -> None:
         if self._closed:
             raise ValueError(f"this reader of {self.dataset} in {self.path} is closed. Make a new RowReader.")
+
+    def _data(self) -> h5py.Dataset:
         data = self._handles.get(os.getpid())
         return self._open() if data is None else data
 
@@ -130,13 +155,11 @@ class RowReader:
             if pid != os.getpid():  # the own one may be there by now, from another thread
                 _INHERITED.append(self._handles.pop(pid, None))
         file = open_file(self.path)
-        if _state(self.path) != self._state:
+        try:
+            check_unchanged(self.path, self.path.stat(), self._state)
+        except OSError:
             file.close()
-            raise HDF5FileError(
-                errno.ESTALE,
-                f"{self.path} was written anew since this reader was made: labels read before would no longer fit its "
-                "images. Make a new one.",
-            )
+            raise
         data = _with_chunk_cache(find_dataset(file, self.dataset))
         kept = self._handles.setdefault(os.getpid(), data)
         if kept is not data:  # another thread was faster
@@ -172,6 +195,23 @@ class RowReader:
             )
         return out
 
+    def _read_runs(self, data: h5py.Dataset, rows: np.ndarray, positions: np.ndarray, out: np.ndarray) -> None:
+        """Read ``rows`` to ``out[positions]``: one HDF5 read for each run of neighbours in the file and in ``out``."""
+        order = np.argsort(rows, kind="stable")  # the order of the file: kind to disks, and to chunks of many images
+        rows, positions = rows[order], positions[order]
+        # HDF5's own calls: Dataset.read_direct spends more time on describing a row (0.2 ms) than HDF5 on reading it.
+        in_file = data.id.get_space()
+        rest = data.shape[1:]
+        for start, stop in runs(len(rows), (np.diff(rows) != 1) | (np.diff(positions) != 1)):
+            row, position, count = int(rows[start]), int(positions[start]), stop - start
+            in_file.select_hyperslab((row, *(0 for _ in rest)), (count, *rest))
+            in_memory = h5py.h5s.create_simple((count, *rest))
+            try:
+                data.id.read(in_memory, in_file, out[position : position + count])
+            except OSError as error:
+                asked = f"row {row}" if count == 1 else f"one of the rows {row} to {row + count - 1}"
+                raise unreadable(f"{asked} of {self.dataset}", self.path, f"HDF5 said: {error}") from error
+
     def _read_jpeg(self, data: h5py.Dataset, rows: np.ndarray, out: np.ndarray) -> None:
         for position in np.argsort(rows, kind="stable"):
             row = int(rows[position])
@@ -190,31 +230,6 @@ class RowReader:
                 f"{self._row_shape}. Pass size=(height, width) to bring all to one size."
             )
         return image
-
-
-def _state(path: Path) -> tuple[int, int]:
-    """What changes when a file is written: its size, and when that was, in ns."""
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
-
-
-def _read_runs(data: h5py.Dataset, rows: np.ndarray, out: np.ndarray) -> None:
-    """Read ``rows`` into ``out``: one HDF5 read for each run of neighbours that are neighbours in ``out`` too."""
-    if len(rows) == 0:
-        return
-    positions = np.argsort(rows, kind="stable")  # the order of the file: kind to disks, and to chunks of many images
-    sorted_rows = rows[positions]
-    breaks = np.flatnonzero((np.diff(sorted_rows) != 1) | (np.diff(positions) != 1)) + 1
-    starts = [0, *breaks.tolist()]
-    stops = [*breaks.tolist(), len(rows)]
-    # HDF5's own calls: Dataset.read_direct spends more time on describing a row (0.2 ms) than HDF5 on reading it.
-    in_file = data.id.get_space()
-    rest = data.shape[1:]
-    for start, stop in zip(starts, stops, strict=True):
-        row, position, count = int(sorted_rows[start]), int(positions[start]), stop - start
-        in_file.select_hyperslab((row, *(0 for _ in rest)), (count, *rest))
-        in_memory = h5py.h5s.create_simple((count, *rest))
-        data.id.read(in_memory, in_file, out[position : position + count])
 
 
 def _with_chunk_cache(data: h5py.Dataset) -> h5py.Dataset:

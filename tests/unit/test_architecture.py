@@ -14,13 +14,15 @@ PACKAGE = Path(helpers.__file__).parent
 # Lowest first. A module imports from lines above its own only.
 LAYERS = [
     ["layout", "images"],
-    ["reader", "order", "augment", "writer", "known_errors", "workers", "report"],
-    ["batches", "inspector", "doctor", "models", "preflight"],
+    ["direct", "slots"],
+    ["reader", "order", "augment", "writer", "known_errors", "worker_process", "report"],
+    ["batches", "inspector", "doctor", "models", "preflight", "workers"],
     ["sequence"],
     ["feeds"],
     ["training"],
 ]
-LIGHT = ["layout", "images", "reader", "order", "augment", "writer", "workers", "batches", "inspector", "doctor"]
+LIGHT = ["layout", "images", "direct", "reader", "order", "augment", "writer", "slots", "worker_process", "batches"]
+LIGHT += ["workers", "inspector", "doctor"]
 HEAVY = ("keras", "tensorflow", "jax", "torch", "matplotlib", "PIL", "scipy", "tf_keras")
 
 

@@ -30,7 +30,14 @@ LAYOUTS = {
     "contiguous": {"chunk_rows": None},
     "four images a chunk": {"chunk_rows": 4},
     "gzip": {"compression": "gzip", "chunk_rows": 4},
+    "lzf, which only HDF5 reads": {"compression": "lzf", "chunk_rows": 4},
 }
+
+
+@pytest.fixture
+def hdf5_file(tmp_path):
+    """A coded file whose images only HDF5 can read: for what is about HDF5's handles."""
+    return make_coded_file(tmp_path / "coded.h5", compression="lzf")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -119,13 +126,13 @@ def test_missing_file_and_dataset_are_named(coded_file, tmp_path):
         RowReader(coded_file, "images")
 
 
-def test_a_thread_that_comes_second_gets_the_handle_of_the_first(coded_file):
+def test_a_thread_that_comes_second_gets_the_handle_of_the_first(hdf5_file):
     """Both found no handle and opened one: the later is closed again, and the file is free after close()."""
-    with RowReader(coded_file, "train_img") as reader:
+    with RowReader(hdf5_file, "train_img") as reader:
         reader.read([0])
         first = reader._data()
         assert reader._open() is first
-    with h5py.File(coded_file, "r+"):
+    with h5py.File(hdf5_file, "r+"):
         pass
 
 
@@ -150,19 +157,19 @@ def test_close_twice_is_quiet_and_reading_after_is_an_error(coded_file):
     assert str(caught.value) == f"this reader of train_img in {coded_file} is closed. Make a new RowReader."
 
 
-def test_pickle_carries_no_handle(coded_file):
+def test_pickle_carries_no_handle(hdf5_file):
     """A reader pickles after it was used; the copy opens its own handle and reads the same."""
-    with RowReader(coded_file, "train_img") as reader:
+    with RowReader(hdf5_file, "train_img") as reader:
         expected = reader.read([9, 4])
         with pickle.loads(pickle.dumps(reader)) as copy:
             assert copy._handles == {}
             np.testing.assert_array_equal(copy.read([9, 4]), expected)
 
 
-def test_many_threads_share_one_reader(coded_file):
+def test_many_threads_share_one_reader(hdf5_file):
     """Eight threads on one reader get the right rows, and one handle is left open."""
     wrong = []
-    with RowReader(coded_file, "train_img") as reader:
+    with RowReader(hdf5_file, "train_img") as reader:
 
         def work(seed):
             rng = np.random.default_rng(seed)
@@ -182,12 +189,12 @@ def test_many_threads_share_one_reader(coded_file):
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12+ warns of fork with threads
-def test_child_opens_its_own_handle(coded_file, method):
+def test_child_opens_its_own_handle(hdf5_file, method):
     """However the child was started, it reads the right rows through a handle that it opened itself."""
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"needs {method}")
     context = multiprocessing.get_context(method)
-    with RowReader(coded_file, "train_img") as reader:
+    with RowReader(hdf5_file, "train_img") as reader:
         reader.read([0])  # the parent's handle is open before the fork
         receiving, sending = context.Pipe(duplex=False)
         child = context.Process(target=children.read_rows, args=(reader, [42, 1, 42], sending))
@@ -200,6 +207,36 @@ def test_child_opens_its_own_handle(coded_file, method):
         assert own == [pid]
         assert inherited == ([os.getpid()] if method == "fork" else [])
         assert rows_of(reader.read([5])).tolist() == [5]  # the parent's handle still works
+
+
+def test_a_file_written_anew_is_refused_by_hdf5s_way_too(hdf5_file):
+    """A file that changed between making the reader and its first read is refused, and left closed."""
+    os.utime(hdf5_file, (10**9, 10**9))
+    with RowReader(hdf5_file, "train_img") as reader:
+        assert not reader.direct
+        os.utime(hdf5_file)
+        with pytest.raises(HDF5FileError, match=f"^{hdf5_file} was written anew since this reader was made: "):
+            reader.read([0])
+    with h5py.File(hdf5_file, "r+"):
+        pass
+
+
+def test_damaged_chunk_names_its_rows(hdf5_file):
+    """What HDF5 cannot read names rows, dataset and file, keeps HDF5's words, and says what to do."""
+    with h5py.File(hdf5_file) as file:
+        place = file["train_img"].id.get_chunk_info(7).byte_offset
+    with hdf5_file.open("r+b") as raw:
+        raw.seek(place)
+        raw.write(b"\xff" * 8)
+    with RowReader(hdf5_file, "train_img") as reader:
+        with pytest.raises(HDF5FileError) as caught:
+            reader.read([30, 5, 6, 7])
+        assert rows_of(reader.read([30, 6])).tolist() == [30, 6]
+    assert str(caught.value) == (
+        f"one of the rows 5 to 7 of train_img in {hdf5_file} cannot be read: HDF5 said: Can't synchronously read data "
+        "(filter returned failure during read). The file is damaged. "
+        f"`python -m helpers.inspector {hdf5_file} --verify` finds all such rows. Copy or build the file again."
+    )
 
 
 def make_jpeg_file(path, shapes, image_shape=None):
