@@ -1,5 +1,6 @@
 """EpochOrder: every row once an epoch, pure in (seed, epoch), equal over shards, pinned to literal orders."""
 
+import itertools
 import pickle
 
 import numpy as np
@@ -76,6 +77,85 @@ def test_block_shuffle_leaves_no_lonely_block():
     assert len(set(rows[50:] // 10)) == 4
 
 
+def test_read_ahead_names_the_next_group_in_file_order():
+    """Two groups of two blocks of 3 rows, in batches of 2: each batch names the next third of the group to come."""
+    order = EpochOrder(12, 2, "block", seed=1, block_rows=3, open_blocks=2)
+    assert rows_of_epoch(order, 0) == [3, 0, 1, 4, 2, 5, 7, 11, 8, 9, 10, 6]
+    assert rows_of_epoch(order, 1)[:6] == [2, 8, 7, 1, 6, 0]
+    named = [order.read_ahead(0, index).tolist() for index in range(6)]
+    assert named == [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9], [10, 11], [0, 1], [2, 6], [7, 8]]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", [1, 4, 10, 40])
+@pytest.mark.parametrize("n", [125, 133, 250])
+def test_read_ahead_names_what_a_shard_will_serve_and_in_time(n, batch_size, count, drop_last):
+    """A shard names each row that it serves, with its batch or up to two groups before, and no other row."""
+    soon = 2 * 15 // (batch_size * count) + 2  # batches that two groups reach into; the last of an epoch may be short
+    for index in range(count):
+        order = EpochOrder(n, batch_size, "block", 2, (index, count), drop_last, block_rows=5, open_blocks=3)
+        places = list(itertools.product(range(4), range(len(order))))
+        served = [set(order.batch(*place).tolist()) for place in places]
+        named = [set(order.read_ahead(*place).tolist()) for place in places]
+        for item in range(3 * len(order)):
+            assert served[item] <= set().union(*named[max(0, item - soon) : item + 1])
+            assert named[item] <= set().union(*served[item : item + soon + 1])
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_read_ahead_names_each_row_once_an_epoch(count):
+    """Groups of 12 to 15 rows in batches of one row: no request is made twice."""
+    for index in range(count):
+        order = EpochOrder(123, 1, "block", 2, (index, count), block_rows=5, open_blocks=3)
+        waiting = np.zeros(123, dtype=int)  # how often each row was named and not yet served
+        for place in itertools.product(range(3), range(len(order))):
+            waiting[order.read_ahead(*place)] += 1
+            waiting[order.batch(*place)] -= 1
+            assert waiting.min() == 0
+        assert waiting.sum() <= 15  # the first group of epoch 3
+
+
+def test_read_ahead_holds_at_most_two_groups():
+    """Rows of the group that is served, and rows named for later, never make more than two groups."""
+    order = EpochOrder(1000, 8, "block", seed=0, block_rows=10, open_blocks=4)
+    waiting = set()
+    for epoch, batch in itertools.product(range(2), range(len(order))):
+        waiting |= set(order.read_ahead(epoch, batch).tolist())
+        assert len(waiting) <= 2 * 40
+        waiting -= set(order.batch(epoch, batch).tolist())
+
+
+def test_read_ahead_is_spread_evenly_over_long_stretches():
+    """Groups of 8 blocks of 128 rows in batches of 64: each batch names 64 rows of one or two blocks, side by side."""
+    order = EpochOrder(8192, 64, "block", seed=0)
+    named = [order.read_ahead(0, index) for index in range(1, len(order))]
+    assert {len(rows) for rows in named} == {64}
+    assert max(np.count_nonzero(np.diff(rows) > 1) for rows in named) <= 1
+
+
+def test_read_ahead_of_a_file_of_one_group_names_each_row_once():
+    """Where all blocks are open, batch 0 names the file for this epoch and the next, each row once."""
+    order = EpochOrder(20, 20, "block", seed=0)
+    assert order.read_ahead(0, 0).tolist() == list(range(20))
+    assert order.read_ahead(1, 0).tolist() == list(range(20))
+
+
+def test_read_ahead_is_a_pure_function_of_epoch_and_batch():
+    """Workers that ask out of turn, in copies of their own, get the same rows."""
+    order = EpochOrder(200, 8, "block", seed=4, block_rows=7, open_blocks=3)
+    asked = list(itertools.product(range(2), range(len(order))))
+    first = [order.read_ahead(*place).tolist() for place in asked]
+    again = pickle.loads(pickle.dumps(order))
+    assert [again.read_ahead(*place).tolist() for place in asked[::-1]] == first[::-1]
+
+
+@pytest.mark.parametrize("shuffle", ["full", None])
+def test_other_orders_read_nothing_ahead(shuffle):
+    """In a full shuffle nothing is worth it, and the order of the file is read ahead by the system itself."""
+    assert EpochOrder(100, 10, shuffle, seed=0).read_ahead(0, 0).tolist() == []
+
+
 def test_drop_last_leaves_out_the_partial_batch():
     """103 rows in batches of 10 are 10 batches with drop_last and 11 without."""
     assert [len(rows) for rows in EpochOrder(103, 10, "full", seed=0, drop_last=True).batches(0)] == [10] * 10
@@ -138,10 +218,13 @@ def test_bad_arguments_are_refused_with_a_whole_sentence(case):
 
 
 @pytest.mark.parametrize("index", [-1, 3, 99])
-def test_batch_outside_the_epoch_is_an_index_error(index):
+@pytest.mark.parametrize("shuffle", ALL_SHUFFLES)
+@pytest.mark.parametrize("question", [EpochOrder.batch, EpochOrder.read_ahead])
+def test_batch_outside_the_epoch_is_an_index_error(question, shuffle, index):
     """Batches are numbered from 0; nothing wraps around."""
-    with pytest.raises(IndexError, match="an epoch has batches 0 to 2"):
-        EpochOrder(10, 4, "full", seed=0).batch(0, index)
+    with pytest.raises(IndexError) as caught:
+        question(EpochOrder(10, 4, shuffle, seed=0), 0, index)
+    assert str(caught.value) == f"batch {index} was asked for, but an epoch has batches 0 to 2."
 
 
 def test_repr_says_what_it_serves():
