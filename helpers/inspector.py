@@ -27,6 +27,7 @@ CHUNK_CACHE_BYTES = 2**20  # a dataset's chunk cache in HDF5 1.14, which h5py 3.
 NEIGHBOURS = 32  # rows over which the mix of classes is judged: one batch of Keras' default size
 SAMPLED_IMAGES = 256  # per split, a quarter of them at the end, where a killed writer leaves black images
 SAMPLE_BYTES = 256 * 2**20  # read at most about this much for the sample: badly cut chunks cost 0.6 GB an image
+_ROWS_SHOWN = 20  # in a sentence
 BLOCK_BYTES = 8 * 2**20  # read at once
 MOST_CLASSES = 100_000  # a larger class number is an id, not a class; counting would need memory without bound
 
@@ -299,14 +300,24 @@ def _check_pixels(report: Report, images: h5py.Dataset, verify: bool) -> None:
             "The process that wrote the file was stopped. Build it again.",
         )
         return
-    empty, broken, looked_at = [], [], 0
+    empty, broken, unreadable, looked_at = [], [], [], 0
     for row, image in _images_to_look_at(images, verify):
         looked_at += 1
-        if not image.size or not image.any():
+        if isinstance(image, OSError):
+            unreadable.append(row)
+            said = image
+        elif not image.size or not image.any():
             empty.append(row)
         elif image.ndim == 1 and not _decodes(image):
             broken.append(row)
     of = f"{looked_at} images looked at" if looked_at < len(images) else f"{looked_at} images"
+    if unreadable:
+        rows = ", ".join(map(str, unreadable[:_ROWS_SHOWN])) + (" ..." if len(unreadable) > _ROWS_SHOWN else "")
+        report.add_fault(
+            "unreadable-rows",
+            f"{len(unreadable)} of {of} in {name} cannot be read: rows {rows}. HDF5 said: {said}",
+            "Copy or build the file again, or leave these rows out: rows=.",
+        )
     if empty:
         report.add_fault(
             "black-images",
@@ -329,18 +340,29 @@ def _chunks_never_written(data: h5py.Dataset) -> tuple[int, int] | None:
     return (total - written, total) if written < total else None
 
 
-def _images_to_look_at(data: h5py.Dataset, verify: bool) -> Iterator[tuple[int, np.ndarray]]:
+def _images_to_look_at(data: h5py.Dataset, verify: bool) -> Iterator[tuple[int, np.ndarray | OSError]]:
+    """(row, image) of all images or of a sample; the error instead of an image that HDF5 cannot read."""
     row_bytes = max(1, math.prod(data.shape[1:]) * data.dtype.itemsize)
     if verify:
         step = max(1, BLOCK_BYTES // row_bytes)
         for start in range(0, len(data), step):
-            yield from enumerate(data[start : start + step], start)
+            try:
+                yield from enumerate(data[start : start + step], start)
+            except OSError:
+                yield from ((row, _row_or_error(data, row)) for row in range(start, min(start + step, len(data))))
         return
     chunks = data.chunks or (1, *data.shape[1:])
     pieces = math.prod(-(-side // step) for side, step in zip(data.shape[1:], chunks[1:], strict=True))
     cost = max(row_bytes, pieces * math.prod(chunks) * data.dtype.itemsize if data.chunks else 0)
     for row in _sampled_rows(len(data), min(SAMPLED_IMAGES, max(4, SAMPLE_BYTES // cost))):
-        yield row, data[row]
+        yield row, _row_or_error(data, row)
+
+
+def _row_or_error(data: h5py.Dataset, row: int) -> np.ndarray | OSError:
+    try:
+        return data[row]
+    except OSError as error:
+        return error
 
 
 def _sampled_rows(n: int, most: int) -> list[int]:

@@ -99,6 +99,8 @@ KNOWN_ERRORS = (
         (
             "OSError: Can't synchronously read data (inflate() failed)",
             "OSError: Can't synchronously read data (filter returned failure during read)",
+            "HDF5FileError: row 7 of train_img in food.h5 cannot be read: its gzip chunk does not unpack. The file is "
+            "damaged.",
         ),
         "A compressed chunk does not unpack: the file is damaged, or processes share one Python file object.",
         "python -m helpers.inspector FILE --verify finds the rows. Open files by path, once in each process.",
@@ -205,12 +207,22 @@ KNOWN_ERRORS = (
     KnownError(
         "worker-died",
         (
-            "WorkerDiedError: a worker process died (killed by the system, or a crash in native code)",
+            "WorkerDiedError: worker 1 (process 4242) was ended by SIGKILL while it made batch 3 of epoch 0",
+            "WorkerDiedError: worker 2 ended with exit code 1 while it made batch 3 of epoch 0",
             "BrokenProcessPool: A process in the process pool was terminated abruptly while the future was "
             "running or pending.",
         ),
         "A worker process was killed, most often because memory ran out.",
         "Lower workers, batch_size or max_queue_size; on Linux, dmesg shows a kill for memory.",
+    ),
+    KnownError(
+        "worker-stalled",
+        (
+            "WorkerStalledError: no answer for 60 s; waiting for batch 3 of epoch 0 from 2 worker processes, which are "
+            "alive.",
+        ),
+        "A worker is stuck: a disk that does not answer, or an augment function that never returns.",
+        "Read the stack under the message: it shows where. Raise stall_timeout_s if a batch may take that long.",
     ),
     KnownError(
         "class-of-a-notebook-cell",

@@ -392,6 +392,23 @@ FAULTS = [
 ]
 
 
+@pytest.mark.parametrize("verify", [False, True])
+def test_rows_that_cannot_be_read_are_all_named(good, verify):
+    """One damaged chunk hides neither its neighbours nor another damaged one."""
+    with h5py.File(good, "r+") as file:
+        _replace(file, "train_img", file["train_img"][:], chunks=(2, 8, 8, 3), compression="gzip")
+        places = [file["train_img"].id.get_chunk_info(number).byte_offset for number in (1, 7)]
+    with good.open("r+b") as raw:
+        for place in places:
+            raw.seek(place)
+            raw.write(b"\xff" * 4)
+    fault = inspect_file(good, verify=verify).faults[0]
+    assert (fault.code, fault.message.partition(". HDF5 said: ")[0]) == (
+        "unreadable-rows",
+        "4 of 128 images in train_img cannot be read: rows 2, 3, 14, 15",
+    )
+
+
 @pytest.mark.parametrize(
     ("damage", "faults", "warnings", "message"), FAULTS, ids=[case[0].__name__[1:] for case in FAULTS]
 )
