@@ -1,9 +1,11 @@
 """Augment changes what it says, by chance from its generator alone, and never the input or its type."""
 
+import cv2
 import numpy as np
 import pytest
 
 from helpers import Augment, CenterCrop
+from helpers.augment import FILLS, _warped
 
 EVERYTHING = {
     "crop": (24, 20),
@@ -223,3 +225,18 @@ def test_repr_shows_what_was_asked():
     """The repr holds the arguments that differ from doing nothing."""
     assert repr(Augment(rotation=5, zoom=(0.8, 1))) == "Augment(rotation=5.0, zoom=(0.8, 1.0))"
     assert repr(Augment()) == "Augment()"
+
+
+@pytest.mark.parametrize("fill", list(FILLS))
+@pytest.mark.parametrize("size", [(299, 299), (64, 40), (1, 1), (3, 200)])
+def test_the_fast_warp_gives_the_bytes_of_the_plain_one(fill, size):
+    """Four channels are warped instead of three, for speed alone: maps of every kind, to other sizes too."""
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
+    for width, height in (size[::-1], (size[1] // 2 + 1, size[0] + 5)):
+        for _ in range(8):
+            matrix = np.hstack([rng.normal(0, 1, (2, 2)), rng.normal(0, 20, (2, 1))])
+            plain = cv2.warpAffine(
+                image, matrix, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=FILLS[fill]
+            )
+            assert (_warped(image, matrix, (width, height), FILLS[fill]) == plain).all()
