@@ -106,7 +106,7 @@ def open_file(path: str | os.PathLike, **options) -> h5py.File:
     HDF5FileError
         Missing, a folder, not HDF5, cut short, or locked by a writer: the sentence says which and what to do.
     """
-    path = Path(path)
+    path = file_path(path)
     try:
         exists = path.exists()
     except OSError as error:  # a folder that may not be entered, a name longer than disks take
@@ -123,6 +123,17 @@ def open_file(path: str | os.PathLike, **options) -> h5py.File:
         return h5py.File(path, "r", **options)
     except OSError as error:
         raise HDF5FileError(error.errno or errno.EIO, explain_open_error(path, error)) from error
+
+
+def file_path(path) -> Path:
+    """``path`` as a Path. Raises TypeError for an HDF5 object: it belongs to one process, and dies with its file."""
+    if isinstance(path, (h5py.File, h5py.Group, h5py.Dataset)):
+        kind = type(path).__name__.lower()
+        got = f"an open {kind} of {path.file.filename}" if path else f"a {kind} that is closed already"
+        raise TypeError(
+            f"path must name an HDF5 file, which each process opens for itself; got {got}. Pass the name of the file."
+        )
+    return Path(path)
 
 
 def explain_open_error(path: str | os.PathLike, error: OSError) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import warnings
+from collections.abc import Container
 
 import numpy as np
 import psutil
@@ -22,6 +23,20 @@ _ONEHOT_LOSSES = {
     "categorical_focal_crossentropy",
     "CategoricalFocalCrossentropy",
 }
+# Losses that compare number by number: with class numbers they fail in the graph, or broadcast without a word where
+# batch size and classes are equal.
+_ELEMENTWISE_LOSSES = {
+    *("binary_crossentropy", "BinaryCrossentropy", "binary_focal_crossentropy", "BinaryFocalCrossentropy"),
+    *("mean_squared_error", "MeanSquaredError", "mse", "mean_absolute_error", "MeanAbsoluteError", "mae"),
+    *("kl_divergence", "KLDivergence", "kld", "huber", "Huber", "cosine_similarity", "CosineSimilarity"),
+    *("hinge", "Hinge", "squared_hinge", "SquaredHinge", "categorical_hinge", "CategoricalHinge"),
+}
+_BINARY_LOSSES = {name for name in _ELEMENTWISE_LOSSES if name.lower().startswith("binary")}
+_ONEHOT_METRICS = {
+    *("categorical_accuracy", "CategoricalAccuracy", "categorical_crossentropy", "CategoricalCrossentropy"),
+    *("top_k_categorical_accuracy", "TopKCategoricalAccuracy"),
+}
+_SPARSE_METRICS = {f"sparse_{name}" if name.islower() else f"Sparse{name}" for name in _ONEHOT_METRICS}
 _WATCHERS = {"EarlyStopping", "ReduceLROnPlateau", "ModelCheckpoint"}
 _KNOWN_PACKAGES = {"keras", "tf_keras", "helpers"}  # whose callbacks add nothing to the logs but the learning rate
 _QUEUE_SHARE = 0.5  # of the free memory; the other half is for the model, the page cache and everything else
@@ -40,6 +55,26 @@ def checked_workers(value) -> int:
 def checked_queue_size(value) -> int:
     """A queue size, 1 or more; raises like :func:`whole_number`."""
     return whole_number("max_queue_size", value, 1, "It counts batches made ahead.")
+
+
+def checked_flag(name: str, value) -> bool:
+    """A yes or no. Raises TypeError for anything else: the words "no" and "False", for one, count as true in Python."""
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in {0, 1}):
+        return bool(value)
+    hint = " The number of workers goes to workers=." if isinstance(value, int) else ""
+    raise TypeError(f"{name} must be True or False; got {value!r}.{hint}")
+
+
+def check_validation(validation_data, validation_steps, validation_freq) -> None:
+    """Raises ValueError for settings of a validation that will not take place."""
+    if validation_data is not None:
+        return
+    given = [name for name, value in (("validation_steps", validation_steps),) if value is not None]
+    if isinstance(validation_freq, Container) or validation_freq != 1:
+        given.append("validation_freq")
+    if given:
+        names = " and ".join(given)
+        raise ValueError(f"{names} without validation_data does nothing. Pass validation_data, or leave {names} out.")
 
 
 def check_class_weight(class_weight, num_classes: int | None) -> dict[int, float] | None:
@@ -107,18 +142,43 @@ def check_labels(model, sequence, name: str = "generator") -> None:
             'sequence with label_kind="onehot", or compile with loss="sparse_categorical_crossentropy".'
         )
     outputs = _output_width(model)
-    fits = outputs in {None, sequence.num_classes} or (sequence.label_kind == "sparse" and outputs == 1)
-    if not fits:
+    if not _fits(outputs, sequence, losses):
         raise ValueError(
             f"the model has {outputs} outputs and {name} has {sequence.num_classes} classes "
             f"({sequence.split_info.path}). Give the last layer {sequence.num_classes} units."
         )
+    if sequence.label_kind == "sparse" and outputs not in {None, 1} and losses & _ELEMENTWISE_LOSSES:
+        raise ValueError(
+            f"the loss {max(losses & _ELEMENTWISE_LOSSES)} wants one number for each of the {outputs} outputs, and "
+            f'{name} serves class numbers. Make the sequence with label_kind="onehot", or compile with '
+            'loss="sparse_categorical_crossentropy".'
+        )
+    _check_metrics(model, sequence, name)
     wanted = _single_shape(model, "input_shape")
     served = tuple(sequence.image_shape)
     if wanted is not None and len(wanted) == 4 and not _same_shape(wanted[1:], served):
         raise ValueError(
             f"the model takes images of {tuple(wanted[1:])} and {name} serves {served}. Build the model with "
             f"image_shape={served}, or crop in the augmentation."
+        )
+
+
+def _fits(outputs: int | None, sequence, losses: set[str]) -> bool:
+    """Whether a model of so many outputs can tell the classes apart; None: not known."""
+    if outputs == 1 and sequence.label_kind == "sparse":
+        return not losses & _SPARSE_LOSSES and (sequence.num_classes <= 2 or not losses & _BINARY_LOSSES)
+    return outputs in {None, sequence.num_classes}
+
+
+def _check_metrics(model, sequence, name: str) -> None:
+    wrong = _metric_names(model) & (_ONEHOT_METRICS if sequence.label_kind == "sparse" else _SPARSE_METRICS)
+    if wrong:
+        wants, serves = ("one-hot labels", "class numbers") if sequence.label_kind == "sparse" else (
+            "class numbers", "one-hot labels"
+        )  # fmt: skip
+        raise ValueError(
+            f"the metric {max(wrong)} wants {wants}, and {name} serves {serves}: it would be wrong without a word. "
+            'Compile with metrics=["accuracy"], which takes both.'
         )
 
 
@@ -224,6 +284,16 @@ def _loss_names(model) -> set[str]:
     if isinstance(loss, dict):
         return {name for name in (loss.get("class_name"), _name_of(loss)) if name}
     return {loss} if isinstance(loss, str) else set()
+
+
+def _metric_names(model) -> set[str]:
+    """Names and classes of the metrics of a model, as far as Keras can say; a loss of the same name is none."""
+    names = set()
+    config = _compile_config(model)
+    for group in (config.get("metrics"), config.get("weighted_metrics")):
+        for entry in group if isinstance(group, (list, tuple)) else ():
+            names |= {_name_of(entry), entry.get("class_name") if isinstance(entry, dict) else None}
+    return names - {None}
 
 
 def _reported_names(model) -> list[str] | None:

@@ -84,7 +84,7 @@ class HDF5Sequence(keras.utils.PyDataset):
     ):
         super().__init__(
             workers=preflight.checked_workers(workers),
-            use_multiprocessing=bool(use_multiprocessing),
+            use_multiprocessing=preflight.checked_flag("use_multiprocessing", use_multiprocessing),
             max_queue_size=preflight.checked_queue_size(max_queue_size),
         )
         self.source = BatchSource(

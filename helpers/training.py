@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 import warnings
 from collections.abc import Container
 
@@ -119,12 +120,15 @@ def fit_generator(
             f"epochs is the number of the last epoch, not how many more: initial_epoch={initial_epoch} with "
             f"epochs={epochs} trains nothing. Pass epochs={initial_epoch + epochs} for {epochs} more."
         )
+    preflight.check_validation(validation_data, validation_steps, validation_freq)
     callbacks = _callback_list(callbacks)
     preflight.check_monitors(model, callbacks, has_validation=validation_data is not None)
     weights = preflight.check_class_weight(class_weight, preflight.class_count(model, generator))
     pool = {
         "workers": None if workers is None else preflight.checked_workers(workers),
-        "use_multiprocessing": use_multiprocessing,
+        "use_multiprocessing": (
+            None if use_multiprocessing is None else preflight.checked_flag("use_multiprocessing", use_multiprocessing)
+        ),
         "max_queue_size": None if max_queue_size is None else preflight.checked_queue_size(max_queue_size),
     }
     with (
@@ -176,7 +180,11 @@ def _train(model, feed: Feed, validation: Feed, settings: dict, **options):
     except Exception as error:
         for source in (feed, validation):
             if source.failure is not None and (error is source.failure or _is_from_tensorflow(error)):
+                _let_go(error)
                 raise source.failure from source.cause
+        raise
+    except BaseException as error:
+        _let_go(error)
         raise
 
 
@@ -191,6 +199,13 @@ def _fit_classic(model, feed: Feed, settings: dict, options: dict):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*fit_generator.* is deprecated")
         return model.fit_generator(feed.data(classic=True), **options)
+
+
+def _let_go(error: BaseException) -> None:
+    """Empty the frames of Keras in a trace: IPython keeps the last one, and with it Keras' iterator and its batches."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__", "").split(".")[0] in {"keras", "tf_keras", "tensorflow"}:
+            frame.clear()
 
 
 def _check_model(model) -> None:

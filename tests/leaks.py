@@ -26,18 +26,20 @@ class LeakWatch:
     def left_behind(self, grace_s: float = GRACE_S) -> list[str]:
         """One phrase for each kind of thing left; waits up to ``grace_s`` for it to go, and collects garbage first."""
         deadline = time.monotonic() + grace_s
-        left = self._look()
+        segments = _segments() - self._segments
+        left = self._look(segments)
         if left:
             gc.collect()  # costs some 50 ms with TensorFlow loaded, so only where there is something to explain
-            left = self._look()
+            left = self._look(segments)
         while left and time.monotonic() < deadline:
             time.sleep(0.05)
-            left = self._look()
+            left = self._look(segments)
         return left
 
-    def _look(self) -> list[str]:
+    def _look(self, segments: set[str]) -> list[str]:
+        """What is there now; of the segments only those seen at first, as other programs make new ones all the time."""
         children = [_describe(process) for process in _children() - self._children]
-        segments = sorted(name for name in _segments() - self._segments if not _held_by_others(name))
+        segments = sorted(name for name in segments & _segments() if not _held_by_others(name))
         handles = open_handles() - self._handles
         left = []
         if children:

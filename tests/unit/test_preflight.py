@@ -5,8 +5,9 @@ from __future__ import annotations
 import keras
 import numpy as np
 import pytest
+from coded import make_coded_file
 
-from helpers import HDF5Sequence, preflight
+from helpers import HDF5Sequence, fit_generator, preflight
 
 SHAPE = (16, 16, 3)
 
@@ -115,6 +116,40 @@ BAD_LABELS = {
         "the loss categorical_crossentropy wants one-hot labels, and generator serves class numbers. Make the sequence "
         'with label_kind="onehot", or compile with loss="sparse_categorical_crossentropy".',
     ),
+    "numbers for a loss that compares number by number": (
+        {"loss": "mse"},
+        "sparse",
+        "the loss mse wants one number for each of the 5 outputs, and generator serves class numbers. Make the "
+        'sequence with label_kind="onehot", or compile with loss="sparse_categorical_crossentropy".',
+    ),
+    "numbers for the object of such a loss": (
+        {"loss": keras.losses.BinaryCrossentropy()},
+        "sparse",
+        "the loss binary_crossentropy wants one number for each of the 5 outputs, and generator serves class numbers. "
+        'Make the sequence with label_kind="onehot", or compile with loss="sparse_categorical_crossentropy".',
+    ),
+    "five classes for one output and a binary loss": (
+        {"loss": "binary_crossentropy", "outputs": 1},
+        "sparse",
+        "the model has 1 outputs and generator has 5 classes ({path}). Give the last layer 5 units.",
+    ),
+    "five classes for one output and a sparse loss": (
+        {"loss": "sparse_categorical_crossentropy", "outputs": 1},
+        "sparse",
+        "the model has 1 outputs and generator has 5 classes ({path}). Give the last layer 5 units.",
+    ),
+    "a metric of one-hot labels": (
+        {"loss": "sparse_categorical_crossentropy", "metrics": ["categorical_accuracy"]},
+        "sparse",
+        "the metric categorical_accuracy wants one-hot labels, and generator serves class numbers: it would be wrong "
+        'without a word. Compile with metrics=["accuracy"], which takes both.',
+    ),
+    "a metric of class numbers": (
+        {"metrics": [keras.metrics.SparseTopKCategoricalAccuracy(2)]},
+        "onehot",
+        "the metric sparse_top_k_categorical_accuracy wants class numbers, and generator serves one-hot labels: it "
+        'would be wrong without a word. Compile with metrics=["accuracy"], which takes both.',
+    ),
     "too few outputs": (
         {"outputs": 4},
         "onehot",
@@ -144,9 +179,14 @@ def test_a_model_that_does_not_fit_the_data_is_refused(coded_file, case):
 
 
 def test_a_model_that_fits_is_let_through(coded_file):
-    """Also one of free image size, and one that is not built yet."""
+    """Also one of free image size, one that is not built yet, several yes-or-no outputs, one output for a number."""
     with HDF5Sequence(coded_file) as onehot, HDF5Sequence(coded_file, label_kind="sparse") as sparse:
-        preflight.check_labels(make_model(), onehot)
+        preflight.check_labels(make_model(metrics=["categorical_accuracy"]), onehot)
+        preflight.check_labels(make_model("binary_crossentropy"), onehot)
+        preflight.check_labels(make_model("mse", outputs=1, metrics=["mae"]), sparse)
+        preflight.check_labels(
+            make_model("sparse_categorical_crossentropy", metrics=["sparse_categorical_accuracy"]), sparse
+        )
         preflight.check_labels(make_model("sparse_categorical_crossentropy"), sparse)
         free = keras.Sequential([
             keras.Input((None, None, 3)),
@@ -215,3 +255,78 @@ def test_a_loss_that_keras_cannot_serialize_is_let_through(coded_file):
     """An own function is not guessed about."""
     with HDF5Sequence(coded_file) as sequence:
         preflight.check_labels(make_model(lambda true, predicted: keras.ops.mean(true - predicted)), sequence)
+
+
+def test_two_classes_fit_one_output(tmp_path):
+    """Yes or no by class numbers and binary cross-entropy, the usual form of two classes."""
+    path = make_coded_file(tmp_path / "two.h5", class_names=("no", "yes"))
+    with HDF5Sequence(path, label_kind="sparse") as sequence:
+        preflight.check_labels(make_model("binary_crossentropy", outputs=1), sequence)
+
+
+USELESS_VALIDATION = {
+    "steps": ((3, 1), "validation_steps without validation_data does nothing. Pass validation_data, or leave "
+              "validation_steps out."),
+    "frequency": ((None, 2), "validation_freq without validation_data does nothing. Pass validation_data, or leave "
+                  "validation_freq out."),
+    "both": ((3, [1, 5]), "validation_steps and validation_freq without validation_data does nothing. Pass "
+             "validation_data, or leave validation_steps and validation_freq out."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", USELESS_VALIDATION)
+def test_settings_of_a_validation_that_does_not_take_place_are_refused(case):
+    """Keras drops them without a word."""
+    settings, message = USELESS_VALIDATION[case]
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        preflight.check_validation(None, *settings)
+    assert str(caught.value) == message
+    preflight.check_validation("some data", *settings)
+    preflight.check_validation(None, None, 1)
+
+
+NO_FLAGS = {
+    "a number of workers": (4, "use_multiprocessing must be True or False; got 4. The number of workers goes to "
+                            "workers=."),
+    "a word": ("False", "use_multiprocessing must be True or False; got 'False'."),
+    "nothing": (None, "use_multiprocessing must be True or False; got None."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NO_FLAGS)
+def test_what_is_neither_true_nor_false_is_refused(case):
+    """Python would take the word False for true."""
+    value, message = NO_FLAGS[case]
+    with pytest.raises(TypeError) as caught:
+        preflight.checked_flag("use_multiprocessing", value)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("value", [True, False, 0, 1, np.True_, np.False_])
+def test_true_and_false_of_every_kind_are_taken(value):
+    """As a plain bool."""
+    assert preflight.checked_flag("use_multiprocessing", value) is bool(value)
+
+
+REFUSED_CALLS = {
+    "validation_steps alone": ({"validation_steps": 2}, ValueError, "^validation_steps without validation_data does"),
+    "validation_freq alone": ({"validation_freq": 2}, ValueError, "^validation_freq without validation_data does"),
+    "a number for a flag": ({"use_multiprocessing": 4}, TypeError, "^use_multiprocessing must be True or False; got 4"),
+    "a name that is nowhere": ({"worker": 4}, TypeError, "worker"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_CALLS)
+def test_fit_generator_asks(coded_file, case):
+    """What these questions refuse is refused before the first batch, and the sequence stays where it is."""
+    arguments, error, message = REFUSED_CALLS[case]
+    with HDF5Sequence(coded_file) as sequence:
+        with pytest.raises(error, match=message):
+            fit_generator(make_model(), sequence, verbose=0, **arguments)
+        assert sequence.position == (0, 0)
+
+
+def test_a_sequence_asks_too(coded_file):
+    """The word False would start processes."""
+    with pytest.raises(TypeError, match="^use_multiprocessing must be True or False; got 'False'.$"):
+        HDF5Sequence(coded_file, use_multiprocessing="False")
