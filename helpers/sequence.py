@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import warnings
 from collections.abc import Callable, Sequence
 
 import keras
@@ -17,6 +18,10 @@ import numpy as np
 from helpers import preflight
 from helpers.batches import BatchSource
 from helpers.layout import SplitInfo
+
+
+class KerasPoolWarning(UserWarning):
+    """Keras' own worker processes read an HDF5Sequence, which then cannot tell when one of them dies."""
 
 
 class HDF5Sequence(keras.utils.PyDataset):
@@ -33,13 +38,19 @@ class HDF5Sequence(keras.utils.PyDataset):
     size : (height, width) of JPEG bytes in a foreign file.
     shuffle : "full", "block" or None; "auto" is "full" for train and for rows, None for valid and test.
     seed : fixes the order and the augmentation of every epoch.
-    augment : :class:`helpers.Augment`, or any function of (image, rng) that returns a uint8 image.
+    augment : :class:`helpers.Augment`, or any function of (image, rng) that returns a uint8 image. The image that it is
+        given is lent for the call: its memory is used again.
     label_kind : "onehot" for categorical_crossentropy, "sparse" for sparse_categorical_crossentropy.
     drop_last : leave out a last batch that is not full.
     shard : (index, count) of this process among several that share the file.
-    workers, use_multiprocessing, max_queue_size : as in ``keras.utils.PyDataset``.
-    stall_timeout_s : seconds without a batch after which waiting is an error, for worker pools that keep a clock;
-        Keras' own pool keeps none.
+    workers, use_multiprocessing, max_queue_size : how many threads (or processes) make batches, and how many batches
+        ahead. Threads are as fast where rows are read directly and augmentation is OpenCV's; processes are for filters
+        that only HDF5 can undo, and for augmentation in Python.
+    stall_timeout_s : seconds without a batch after which waiting is an error.
+
+    These four are for :func:`helpers.fit_generator`, which runs its own workers. ``Model.fit`` hands the first three to
+    Keras' own pool, which keeps no clock, forks the process that runs TensorFlow, and waits for ever for a worker
+    process that died; so a KerasPoolWarning says when it uses processes.
 
     Raises
     ------
@@ -104,6 +115,7 @@ class HDF5Sequence(keras.utils.PyDataset):
             shard=shard,
         )
         self.stall_timeout_s = _checked_seconds("stall_timeout_s", stall_timeout_s)
+        self._warned = False
         self.set_position(0)
 
     @property
@@ -175,6 +187,18 @@ class HDF5Sequence(keras.utils.PyDataset):
         self._asked_beyond_probe = False
         self._ignored_first_call = False
 
+    def on_epoch_begin(self) -> None:
+        """Called by Keras alone, in the epochs of its own ``fit``."""
+        if self._in_keras_processes and not self._warned:
+            self._warned = True
+            warnings.warn(
+                "Keras' own worker processes read this HDF5Sequence: they are started anew in every epoch, on Linux by "
+                "a fork of the process that runs TensorFlow, and when one dies, fit waits for ever. Train with "
+                "helpers.fit_generator(model, sequence), or leave use_multiprocessing out.",
+                KerasPoolWarning,
+                stacklevel=2,
+            )
+
     def on_epoch_end(self) -> None:
         """Move to the next epoch; see the notes of the class for the one call that does nothing."""
         if self._is_early_call():
@@ -217,10 +241,13 @@ class HDF5Sequence(keras.utils.PyDataset):
         )
 
     def _is_early_call(self) -> bool:
-        in_processes = self.use_multiprocessing and self.workers > 0
-        if len(self) > 2 and not in_processes:
+        if len(self) > 2 and not self._in_keras_processes:
             return not self._asked_beyond_probe
         return not self._ignored_first_call
+
+    @property
+    def _in_keras_processes(self) -> bool:
+        return bool(self.use_multiprocessing and self.workers > 0)
 
 
 def _checked_seconds(name: str, value) -> float:

@@ -14,6 +14,7 @@ from coded import CLASS_NAMES, class_of_row, classes_of, coded_images, make_code
 from helpers import Augment, CenterCrop, HDF5Sequence
 from helpers.images import encode_jpeg
 from helpers.layout import DatasetNotFoundError, HDF5FileError, IncompleteFileError, LayoutError
+from helpers.sequence import KerasPoolWarning
 from helpers.writer import HDF5Writer
 
 AUGMENT = Augment(rotation=10, horizontal_flip=True, zoom=(0.9, 1))
@@ -246,11 +247,17 @@ def test_plain_fit_of_very_short_sequences_moves_on(coded_file, model, batch_siz
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_plain_fit_with_keras_own_processes_moves_on(coded_file, model):
-    """Keras' worker processes ask out of sight: still each epoch has its own order."""
+    """Keras' worker processes ask out of sight: still each epoch has its own order. One warning names the danger."""
     with HDF5Sequence(coded_file, batch_size=10, workers=1, use_multiprocessing=True) as sequence:
         log = FitLog(sequence)
-        model.fit(sequence, epochs=3, verbose=0, callbacks=[log], shuffle=False)
+        with pytest.warns(KerasPoolWarning) as caught:
+            model.fit(sequence, epochs=3, verbose=0, callbacks=[log], shuffle=False)
         assert log.epochs == [0, 1, 2]
+    assert [str(warning.message) for warning in caught if warning.category is KerasPoolWarning] == [
+        "Keras' own worker processes read this HDF5Sequence: they are started anew in every epoch, on Linux by a fork "
+        "of the process that runs TensorFlow, and when one dies, fit waits for ever. Train with "
+        "helpers.fit_generator(model, sequence), or leave use_multiprocessing out."
+    ]
 
 
 def test_on_epoch_end_by_hand(coded_file):
