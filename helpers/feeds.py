@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 
@@ -208,12 +210,14 @@ class SequenceFeed(Feed):
         self._last = None
         self._probed: dict[int, tuple] = {}
         self._epoch: int | None = None
+        self._asked_for = self._handed = -1  # batch that Keras (its pipeline) asked for last, and got last
+        self._news = threading.Condition()
 
     def data(self, classic: bool):
         self._pool.prepare(self.start, self.start + self._total)  # while Keras compiles its step
         if classic:
             return self._all_batches()
-        return _tf_dataset(self._all_batches, self.source) if _on_tensorflow() else _Endless(self)
+        return _tf_dataset(self.batch, self._total, self.source) if _on_tensorflow() else _Endless(self)
 
     def check(self, model) -> None:
         preflight.check_labels(model, self.source)
@@ -235,7 +239,10 @@ class SequenceFeed(Feed):
     def callbacks(self, classic: bool, others: list) -> list:
         """First one that counts the steps, so that the position is right however the training ends."""
         callback = _callback_class(classic)
-        count = callback(on_epoch_begin=self._begin_epoch, on_train_batch_end=self._end_step)
+        hooks = {"on_epoch_begin": self._begin_epoch, "on_train_batch_end": self._end_step}
+        if _on_tensorflow() and not classic:  # tf_keras would call a hook that is None
+            hooks["on_train_batch_begin"] = self._wait_for_batch
+        count = callback(**hooks)
         return [count, *others, callback(on_train_batch_end=self._raise_overdue)]
 
     def queues(self) -> list[tuple[str, int, int]]:
@@ -264,6 +271,7 @@ class SequenceFeed(Feed):
 
     def batch(self, index: int):
         """Batch ``index`` of this call."""
+        self._asked_for = index
         if index in self._probed:
             batch = self._probed.pop(index)
         elif self._last is not None and (index >= self._total or self._pool.closed):
@@ -276,10 +284,15 @@ class SequenceFeed(Feed):
             self._probed.clear()
         self._last = batch
         _tell(self.listeners, index)
+        with self._news:
+            self._handed = index
+            self._news.notify_all()
         return batch
 
     def close(self) -> None:
         self._pool.close()
+        self._last = None
+        self._probed.clear()
         if self._epoch is not None:
             self.source.set_position(*divmod(self.start + self._trained, len(self.source)))
 
@@ -289,7 +302,9 @@ class SequenceFeed(Feed):
         except CancelledError:
             raise
         except Exception as error:
-            self.keep(error)
+            with self._news:
+                self.keep(error)
+                self._news.notify_all()
             raise
 
     def _all_batches(self):
@@ -303,6 +318,16 @@ class SequenceFeed(Feed):
             self._initial_epoch = epoch
             self._probed.clear()
         self._epoch = epoch
+
+    def _wait_for_batch(self, step: int, logs=None) -> None:
+        """Wait for a batch here, once the pipeline has asked for it: inside TensorFlow an interrupt is not heard."""
+        del logs
+        index = (self._epoch - self._initial_epoch) * self.steps + step
+        with self._news:
+            self._news.wait_for(
+                lambda: self._asked_for < index or self._handed >= index or self.failure is not None,
+                self.source.stall_timeout_s,
+            )
 
     def _end_step(self, step: int, logs=None) -> None:
         del logs
@@ -389,17 +414,13 @@ class SequenceValidation(Feed):
     def data(self, classic: bool):
         if classic:
             return _classic_sequence(self.batch, self.steps)
-        return _tf_dataset(self._all_batches, self.source, self.steps) if _on_tensorflow() else _Finite(self)
+        return _tf_dataset(self.batch, self.steps, self.source, finite=True) if _on_tensorflow() else _Finite(self)
 
     def check(self, model) -> None:
         preflight.check_labels(model, self.source, "validation_data")
 
     def queues(self) -> list[tuple[str, int, int]]:
         return [("the queue of validation batches", self._pool.most_held, self.source.source.batch_bytes)]
-
-    def _all_batches(self):
-        for index in range(self.steps):
-            yield self.batch(index)
 
     def batch(self, index: int):
         """Validation batch ``index``."""
@@ -470,7 +491,7 @@ def _on_tensorflow() -> bool:
     return keras.backend.backend() == "tensorflow"
 
 
-def _tf_dataset(batches: Callable[[], Iterator], sequence: HDF5Sequence, length: int | None = None):
+def _tf_dataset(batch: Callable[[int], tuple], count: int, sequence: HDF5Sequence, *, finite: bool = False):
     """The batches as a ``tf.data.Dataset``, which Keras takes as it is.
 
     From a PyDataset Keras would make one itself, with an autotuned prefetch: that costs CPU that the workers need, and
@@ -483,13 +504,21 @@ def _tf_dataset(batches: Callable[[], Iterator], sequence: HDF5Sequence, length:
     if sequence.label_kind == "onehot":
         labels = tf.TensorSpec((None, sequence.num_classes), tf.float32)
     images = tf.TensorSpec((None, *sequence.image_shape), tf.uint8)
+    # TensorFlow 2.21 keeps the function that makes the generator for ever, and after an error sometimes the generator:
+    # neither may hold the pool's memory.
+    batches = functools.partial(_each, weakref.WeakMethod(batch), count)
     dataset = tf.data.Dataset.from_generator(batches, output_signature=(images, labels)).prefetch(1)
-    if length is not None:
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(length))
+    if finite:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
     options = tf.data.Options()
     options.autotune.enabled = False
     options.threading.private_threadpool_size = 1
     return dataset.with_options(options)
+
+
+def _each(batch: weakref.WeakMethod, count: int) -> Iterator[tuple]:
+    for index in range(count):
+        yield batch()(index)
 
 
 def _classic_sequence(batch, length: int, on_epoch_end=lambda: None):

@@ -19,6 +19,7 @@ import faulthandler
 import os
 import pickle
 import queue
+import select
 import signal
 import sys
 import threading
@@ -32,6 +33,7 @@ from helpers import slots
 
 # What the new process runs: the parent's import path, then main().
 COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from helpers.worker_process import main; main()"
+_LOOK_MS = 1000  # how often a worker without a task looks whether its parent is still there
 STACK_SIGNAL = getattr(signal, "SIGUSR1", None)  # asks a worker, also a stuck one, to write down where it is
 
 
@@ -47,6 +49,7 @@ class Start:
     memory_bytes: int
     slot_bytes: int
     stack_file: int | None
+    parent: int
 
 
 @dataclass(frozen=True)
@@ -115,12 +118,15 @@ class Raised:
 def main() -> None:
     """Answer items until the parent closes the pipe, or is gone."""
     tasks, answers = _take_pipes()
-    start = pickle.load(tasks)
+    try:
+        start = pickle.load(tasks)
+    except EOFError:  # closed, or the parent gone, before this process had begun
+        return
     _prepare(start)
     function = _load(start.function)
     memory = memoryview(b"") if start.memory is None else slots.attach(start.memory, start.memory_bytes)
     todo: queue.SimpleQueue = queue.SimpleQueue()
-    threading.Thread(target=_read_tasks, args=(tasks, todo), daemon=True).start()
+    threading.Thread(target=_read_tasks, args=(tasks, todo, start.parent), daemon=True).start()
     _send(answers, Ready())
     while True:
         item, slot = todo.get()
@@ -176,12 +182,24 @@ class _Raises:
         raise self._error
 
 
-def _read_tasks(tasks, todo: queue.SimpleQueue) -> None:
+def _read_tasks(tasks, todo: queue.SimpleQueue, parent: int) -> None:
     """Hand on what comes; when the pipe ends, the parent is gone or done with us, whatever this process is at."""
     with contextlib.suppress(EOFError, pickle.UnpicklingError):
-        while True:
+        while _comes(tasks, parent):
             todo.put(pickle.load(tasks))
     os._exit(0)
+
+
+def _comes(tasks, parent: int) -> bool:
+    """Wait for a task, or the end of the pipe; False: the parent is gone, and a fork of it holds the pipe open."""
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(tasks, select.POLLIN)
+    while not poll.poll(_LOOK_MS):  # nothing is buffered: the parent sends a task when it has the last answer
+        if os.getppid() != parent:
+            return False
+    return True
 
 
 def _send(answers, message) -> None:

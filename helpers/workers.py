@@ -53,6 +53,7 @@ import copy
 import math
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
@@ -72,6 +73,7 @@ from helpers.slots import Arena, Slots, room_for, scratch_file
 
 _PATIENCE_S = 2.0  # for a thread at work when a pool is closed; what takes longer (a stuck disk) is left behind
 _LENT_SLOTS = 6  # Keras on TensorFlow holds two to four batches at a time; who keeps more gets copies
+_LOOK_MS = 500  # how often a thread that waits for its process looks whether it is still there
 _STACK_WAIT_S = 1.0  # for a stuck worker process to write down where it is
 _STACK_FRAMES = 12
 _OVERDUE_S = 2.0
@@ -164,7 +166,8 @@ class WorkerPool:
             raise WorkerStalledError(self._stalled(item))
         if isinstance(answer, _Failed):
             raise answer.error
-        if self._slots is not None and self._slots.free < self.workers:
+        slots = self._slots  # close() in another thread lets go of them
+        if slots is not None and slots.free < self.workers:
             return copy.deepcopy(answer)  # the consumer keeps what it gets: the slot must go back to the workers
         return answer
 
@@ -177,10 +180,18 @@ class WorkerPool:
             self._board.order(self._window(item, stop))
 
     def close(self) -> None:
-        """End the workers and wait until they are gone. Closing twice is quiet."""
+        """End the workers, wait until they are gone, and let go of the memory. Closing twice is quiet."""
         self._board.close()
         if self._end is not None:
-            self._end()
+            # In a thread of its own: an impatient second Ctrl-C interrupts the waiting, not the cleaning up.
+            ending = threading.Thread(target=self._end, name="helpers-closing")
+            try:
+                ending.start()
+            except RuntimeError:  # Python ends, and takes no new threads
+                self._end()
+            else:
+                ending.join()
+        self._slots = None  # a traceback that is kept (IPython keeps the last one) keeps the pool
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -209,7 +220,7 @@ class WorkerPool:
             for worker in self._workers:
                 worker.start()
         except BaseException:
-            self.close()
+            self._end()  # not close(): this thread has the board's lock
             raise
         finally:
             if self._slots is not None and self.processes:
@@ -355,6 +366,11 @@ class _Worker(threading.Thread):
             return _Failed(error)
         except Exception as error:
             return _Failed(error)
+        except BaseException as error:  # without a word, sys.exit() would end the thread, and nobody would answer
+            how = f"{self._words} ended with {error!r} while it made {self._describe(item)}."
+            death = WorkerDiedError(f"{how} Something in it called sys.exit(), or raised what ends a program.")
+            death.__cause__ = error
+            return _Failed(death)
 
     def where(self) -> str:
         """Words on what this worker is at, with its stack."""
@@ -389,7 +405,7 @@ class _Caller:
         """A thread ends by itself when it sees that the board is closed."""
 
     def clean_up(self) -> None:
-        """There is nothing."""
+        self._slots = None
 
 
 class _DeathError(Exception):
@@ -413,7 +429,7 @@ class _Process:
         else:
             memory = (slots.shared.name, slots.shared.size, slots.slot_bytes)
             inherited += slots.shared.descriptors
-        self._start_message = worker_process.Start(function, *memory, self._stack_file)
+        self._start_message = worker_process.Start(function, *memory, self._stack_file, os.getpid())
         self._process = _spawn(inherited)
         self._is_ready = False
 
@@ -461,14 +477,26 @@ class _Process:
         if self._stack_file is not None:
             os.close(self._stack_file)
             self._stack_file = None
+        self._slots = None
 
     def _ask(self, message):
         try:
             pickle.dump(message, self._process.stdin, protocol=5)
             self._process.stdin.flush()
+            self._wait_for_reply()
             return pickle.load(self._process.stdout)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
             raise self._death() from error
+
+    def _wait_for_reply(self) -> None:
+        """Until there is something to read, or the process is gone: its own children may hold the pipe open."""
+        if not hasattr(select, "poll"):
+            return
+        poll = select.poll()
+        poll.register(self._process.stdout, select.POLLIN)
+        while not poll.poll(_LOOK_MS):
+            if self._process.poll() is not None and not poll.poll(0):
+                raise EOFError("the process is gone")
 
     def _death(self) -> _DeathError:
         try:
@@ -480,6 +508,8 @@ class _Process:
             return _DeathError(
                 f"was ended by {_signal_name(code)}", f"That is a crash in native code, here:\n{''.join(crash[1:])}"
             )
+        if code == -signal.SIGINT:
+            return _DeathError("was ended by SIGINT", "Somebody interrupted it before it had started.")
         if code < 0:
             memory = "The usual cause is memory: lower workers, max_queue_size or batch_size."
             return _DeathError(f"was ended by {_signal_name(code)}", memory)
