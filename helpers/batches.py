@@ -22,7 +22,7 @@ from helpers.augment import check_image
 from helpers.order import EpochOrder
 from helpers.reader import RowReader
 
-_LABEL_ROWS_AT_ONCE = 65_536  # 7 MB of one-hot rows of 101 classes
+_LABEL_ROWS_AT_ONCE = 8_192  # under 1 MB of one-hot rows of 101 classes
 
 
 class BatchSource:
