@@ -159,16 +159,24 @@ def _handles(axes, left: float, *, shared: bool) -> None:
     _box(axes, left + 1.2, 7.3, 4.0, 0.9, "train.h5 on disk", fill="white", edge=BLUE)
 
 
+_STOPS = (
+    ("order", "row numbers\nof batch 37"),
+    ("reader", "uint8 images,\nown handle"),
+    ("augment", "each image by\nits own seed"),
+    ("queue", "finished\nbatches"),
+    ("Keras", "scales, trains\non the device"),
+)
+_BOX_WIDTH, _STEP = 2.1, 2.9
+
+
 @styled
-def batch_life() -> Figure:
-    """Draw the life of one batch, from the order of rows to Keras."""
-    stops = (
-        ("order", "row numbers\nof batch 37"),
-        ("reader", "uint8 images,\nown handle"),
-        ("augment", "each image by\nits own seed"),
-        ("queue", "finished\nbatches"),
-        ("Keras", "scales, trains\non the device"),
-    )
+def batch_life(*, slots: bool = False) -> Figure:
+    """Draw the life of one batch, from the order of rows to Keras; with ``slots``, how it leaves a worker process."""
+    figure, axes = _batch_with_slots() if slots else _batch_with_queue()
+    return figure
+
+
+def _batch_with_queue():
     figure, axes = _canvas(
         2.0,
         "The life of a batch: order gives row numbers; in the workers, reader reads the images with its own handle and "
@@ -176,17 +184,51 @@ def batch_life() -> Figure:
         "device and trains.",
         tall=4.0,
     )
-    axes.add_patch(
-        Rectangle((2.8, 0.1), 5.5, 3.7, facecolor="#FFF6E0", edgecolor=ORANGE, linewidth=1.2, linestyle="--")
+    _worker_field(axes, 2.8, 5.5, 3.7)
+    _draw_stops(axes, _STOPS)
+    return figure, axes
+
+
+def _batch_with_slots():
+    figure, axes = _canvas(
+        2.75,
+        "The life of a batch that a worker process makes: it works out the rows, reads them and augments the images; "
+        "these come to lie in a slot of shared memory, where Keras uses them as they are. Through the pipe go only the "
+        "number of the batch, to the worker, and the number of the slot, back. When Keras lets go of the batch, the "
+        "slot is free for another one.",
+        tall=5.5,
     )
-    axes.text(5.55, 0.5, "in each worker", ha="center", va="center")
+    _worker_field(axes, 0.03, 8.22, 3.7)
+    _draw_stops(axes, (*_STOPS[:3], ("slot", "shared memory,\nused again"), _STOPS[4]))
+    pipe = 4.8
+    axes.plot([_middle(1), _middle(4)], [pipe, pipe], color=GREY, linewidth=1.8)
+    _arrow(axes, (_middle(1), pipe), (_middle(1), 3.85))
+    _arrow(axes, (_middle(4), pipe), (_middle(4), 3.5))
+    axes.text(8.45, pipe + 0.4, 'the pipe: "make batch 37", "it lies in slot 3"', ha="center", va="center")
+    release = FancyArrowPatch((12.3, 3.5), (_middle(3), 3.5), connectionstyle="arc3,rad=-0.3", color=GREEN)
+    release.set(arrowstyle="-|>", mutation_scale=14, linewidth=1.8)
+    axes.add_patch(release)
+    axes.text(9.7, 4.2, "let go: free again", ha="right", va="center", color=GREEN)
+    return figure, axes
+
+
+def _middle(place: int) -> float:
+    return 0.15 + _STEP * place + _BOX_WIDTH / 2
+
+
+def _worker_field(axes, left: float, width: float, height: float) -> None:
+    field = Rectangle((left, 0.1), width, height, facecolor="#FFF6E0", edgecolor=ORANGE, linewidth=1.2, linestyle="--")
+    axes.add_patch(field)
+    axes.text(left + width / 2, 0.5, "in each worker", ha="center", va="center")
+
+
+def _draw_stops(axes, stops) -> None:
     for place, (name, text) in enumerate(stops):
-        x = 0.15 + 2.9 * place
-        _box(axes, x, 0.95, 2.1, 1.1, name, weight="bold")
-        axes.text(x + 1.05, 2.9, text, ha="center", va="center")
+        left = _middle(place) - _BOX_WIDTH / 2
+        _box(axes, left, 0.95, _BOX_WIDTH, 1.1, name, weight="bold")
+        axes.text(_middle(place), 2.9, text, ha="center", va="center")
         if place:
-            _arrow(axes, (x - 0.77, 1.5), (x - 0.03, 1.5), color=BLUE)
-    return figure
+            _arrow(axes, (left - 0.77, 1.5), (left - 0.03, 1.5), color=BLUE)
 
 
 @styled

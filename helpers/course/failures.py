@@ -250,5 +250,5 @@ def clean(text: str, folder: Path) -> str:
     text = text.replace(str(Path.cwd()) + os.sep, "").replace(str(Path.home()) + os.sep, "~/")
     text = re.sub(r"\b0x[0-9a-f]{6,}\b", "0x...", text)
     text = re.sub(r"<module '__main__' \(.*?\)>", "<module '__main__' (built-in)>", text)  # worded anew in Python 3.12
-    text = re.sub(r"(\bpid|\bPID|\bprocess id|PoolWorker-|Process-)([ =:]*)\d+", r"\1\2N", text)
+    text = re.sub(r"(\bpid|\bPID|\bprocess id|\(process|PoolWorker-|Process-)([ =:]*)\d+", r"\1\2N", text)
     return re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?", "TIME", text)

@@ -51,6 +51,7 @@ __all__ = [
     "png_bytes",
     "show",
     "timeline",
+    "timelines",
     "use_style",
 ]
 
@@ -334,6 +335,39 @@ def timeline(lanes: Mapping[str, Sequence[tuple]], *, unit: str = "s", title: st
 
     Raises ValueError for a bar that ends before it starts, or an unknown kind.
     """
+    _check_lanes(lanes)
+    figure = new_figure(1.3 + 0.5 * len(lanes) + (0.3 if title else 0), f"{lead(title)}{_lanes_text(lanes, unit)}.")
+    axes = figure.subplots()
+    _draw_lanes(axes, lanes)
+    axes.set(xlabel=f"time ({unit})", title=title)
+    _lane_legend(figure, [lanes])
+    return figure
+
+
+@styled
+def timelines(runs: Mapping[str, Mapping[str, Sequence[tuple]]], *, unit: str = "s") -> Figure:
+    """Compare runs under one clock: name of the run -> its lanes as in :func:`timeline`, each run starting at 0.
+
+    Raises ValueError when there is no run, or for what ``timeline`` refuses.
+    """
+    if not runs or not all(runs.values()):
+        raise ValueError(f"timelines needs at least one run, and each run a lane; got {dict(runs)!r}.")
+    for lanes in runs.values():
+        _check_lanes(lanes)
+    alt = "; ".join(f"{name}: {_lanes_text(lanes, unit)}" for name, lanes in runs.items())
+    heights = [len(lanes) for lanes in runs.values()]
+    figure = new_figure(1.1 + 0.5 * len(runs) + 0.42 * sum(heights), f"Timelines of {len(runs)} runs. {alt}.")
+    panels = figure.subplots(len(runs), 1, sharex=True, squeeze=False, height_ratios=heights).ravel()
+    for axes, (name, lanes) in zip(panels, runs.items(), strict=True):
+        start = min((span[0] for spans in lanes.values() for span in spans), default=0)
+        _draw_lanes(axes, {lane: [(a - start, b - start, kind) for a, b, kind in lanes[lane]] for lane in lanes})
+        axes.set_title(name)
+    panels[-1].set_xlabel(f"time ({unit})")
+    _lane_legend(figure, list(runs.values()))
+    return figure
+
+
+def _check_lanes(lanes) -> None:
     for name, spans in lanes.items():
         for start, end, kind in spans:
             if end < start or kind not in LANE_COLORS:
@@ -341,22 +375,26 @@ def timeline(lanes: Mapping[str, Sequence[tuple]], *, unit: str = "s", title: st
                     f"a bar is (start, end, kind) with kind one of {', '.join(LANE_COLORS)}; "
                     f"got {(start, end, kind)!r} in lane {name!r}."
                 )
-    used = [kind for kind in LANE_COLORS if any(kind == span[2] for spans in lanes.values() for span in spans)]
-    alt = f"{lead(title)}Timeline of {join(lanes)}. " + "; ".join(
-        _busy(name, spans, unit) for name, spans in lanes.items()
-    )
-    figure = new_figure(1.3 + 0.5 * len(lanes) + (0.3 if title else 0), alt + ".")
-    axes = figure.subplots()
+
+
+def _draw_lanes(axes, lanes) -> None:
     for place, spans in enumerate(lanes.values()):
         bars_of_lane = [(start, end - start) for start, end, _ in spans]
         colors = [LANE_COLORS[kind] for _, _, kind in spans]
         axes.broken_barh(bars_of_lane, (place - 0.38, 0.76), facecolors=colors, edgecolor="white", linewidth=0.6)
-    axes.set(xlabel=f"time ({unit})", title=title, ylim=(len(lanes) - 0.5, -0.5))
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
     axes.set_yticks(range(len(lanes)), [wrap(name, 1.6) for name in lanes])
     axes.grid(visible=False, axis="y")
-    handles = [Patch(color=LANE_COLORS[kind], label=kind) for kind in used]
+
+
+def _lane_legend(figure: Figure, runs: list) -> None:
+    found = {span[2] for lanes in runs for spans in lanes.values() for span in spans}
+    handles = [Patch(color=LANE_COLORS[kind], label=kind) for kind in LANE_COLORS if kind in found]
     figure.legend(handles=handles, loc="outside lower center", ncols=max(1, len(handles)))
-    return figure
+
+
+def _lanes_text(lanes, unit: str) -> str:
+    return f"Timeline of {join(lanes)}. " + "; ".join(_busy(name, spans, unit) for name, spans in lanes.items())
 
 
 def _busy(name, spans, unit) -> str:

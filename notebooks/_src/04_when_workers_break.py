@@ -953,6 +953,10 @@ def ask_worker_pool():
 lab("a dead worker in WorkerPool", ask_worker_pool, needs="signals")
 
 # %% [markdown]
+# The error comes at once, and names the worker, the signal and the batch. `fit_generator` adds the rows and the file
+# (lesson 05, section 13).
+
+# %% [markdown]
 # **Checkpoint 4.** With `fit` and two workers an epoch stands still at 0 % of the processor. What is the first thing
 # to find out, and where?
 #

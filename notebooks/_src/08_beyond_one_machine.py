@@ -406,9 +406,13 @@ for name, rate in ASSUMED.items():
 # ## 5. Long jumps
 #
 # Bytes are not the whole price. A spinning disk must move its arm before it reads; a network file system must ask a
-# server. Reading rows in random order means many such jumps. `shuffle="block"` makes fewer: it permutes blocks of 128
-# neighbouring rows, opens eight blocks at a time, and shuffles the rows inside these eight. Here is what one epoch
-# reads in the three orders:
+# server. Reading rows in random order means many such jumps. `shuffle="block"` makes fewer, in two steps.
+#
+# 1. It permutes blocks of 128 neighbouring rows, opens eight blocks at a time, and shuffles the rows of these eight.
+# 2. While eight blocks are served, `read_ahead` names the rows of the next eight, share by share, in the order of the
+#    file. The system brings them into its page cache, and the mixed reads find them there.
+#
+# Here is what one epoch serves in the three orders:
 
 # %%
 from helpers.course.figures import order_strip  # one coloured line an image, in the order served
@@ -424,37 +428,50 @@ show(order_strip(strips, kind="row"), alt=alt)
 # of the file. `block` comes in slices of 1,024 images, 128 positions in the picture: while eight blocks are open,
 # only their eight colours appear.
 #
-# Now count. The reader visits the rows of a batch in the order of the file. We call a jump *long* when it passes more
-# than 128 rows, which is a block, or 34 MB.
+# Now count. The rows of a batch are visited in the order of the file, those that are read ahead too. A jump is a visit
+# that does not go on with the next row. We call it *long* when it passes more than 128 rows, which is a block, or 34
+# MB.
 #
-# **Predict:** A batch has 64 rows. How many long jumps does it need in each order?
-
+# **Predict:** A batch has 64 rows. How many long jumps does it need in each order, and how many jumps in all?
 
 # %%
-def long_jumps(order):
-    visited = np.concatenate([np.sort(rows) for rows in order.batches(0)])
-    return np.count_nonzero(np.abs(np.diff(visited)) > 128) / len(order)
+visits = {str(kind): order.batches(0) for kind, order in orders.items()}
+block = orders["block"]
+visits["block, read ahead"] = [block.read_ahead(0, index) for index in range(len(block))]
 
 
-for kind, order in orders.items():
-    print(f"{kind!s:>5}: {long_jumps(order):4.1f} long jumps a batch")
+def jumps_a_batch(visits, longer_than):
+    visited = np.concatenate([np.sort(rows) for rows in visits])
+    return np.count_nonzero(np.abs(np.diff(visited)) > longer_than) / len(visits)
+
+
+for name, rows in visits.items():
+    print(f"{name:>17}: {jumps_a_batch(rows, 128):4.1f} long jumps a batch, {jumps_a_batch(rows, 1):4.1f} in all")
 
 # %% [markdown]
-# `full`: nearly one an image. `block`: one for each open block. `None`: none at all. What a jump costs is again an
-# assumption: 10 milliseconds is usual for a spinning disk, and far too much for an SSD.
+# `full`: nearly one an image, and all are long. `block` alone has few long ones, one for each open block, but inside
+# the blocks it still jumps from image to image. Read ahead, both kinds are nearly gone: one jump for each block of
+# 128 rows, and that is two batches. `None`: none at all.
+#
+# What a jump costs is again an assumption: 10 milliseconds is usual for a spinning disk, and far too much for an SSD.
+# Short jumps cost less than that, so the second line is too high.
 
 # %% tags=["constant-time"]
-for kind, order in orders.items():
-    seconds = len(order) * long_jumps(order) * 0.010
-    print(f"{kind!s:>5}: {seconds / 60:4.1f} minutes of long jumps an epoch")
+for name, rows in visits.items():
+    seconds = len(rows) * jumps_a_batch(rows, 1) * 0.010
+    print(f"{name:>17}: {seconds / 60:4.1f} minutes of jumps an epoch")
 
 # %% [markdown]
-# What does it give up? Two rows meet in a batch only if their blocks happen to be open together. In a file that is
-# sorted by class, that would be fatal. In a file whose rows were shuffled once when it was built (`build_hdf5` does,
-# lesson 01), neighbours have nothing in common, and little is lost.
+# Reading ahead needs memory for the eight blocks that are served and the eight that come: 2 x 8 x 34 MB, some 550 MB
+# of page cache. And it needs a system that can be asked. Linux can; on macOS and Windows `"block"` saves the long
+# jumps only.
+#
+# What does block shuffle give up? Two rows meet in a batch only if their blocks happen to be open together. In a file
+# that is sorted by class, that would be fatal. In a file whose rows were shuffled once when it was built (`build_hdf5`
+# does, lesson 01), neighbours have nothing in common, and little is lost. Lesson 05 trains both.
 #
 # So: `"full"` for memory and SSD. `"block"` where you have *measured* that jumps cost you, in a file that was shuffled
-# when it was built. The count above leaves out the short jumps inside a block, which are cheaper, not free.
+# when it was built.
 
 # %% [markdown]
 # **Checkpoint 5.** A file of ten classes is sorted by class, 5,120 rows each, which is 40 blocks. How many classes can

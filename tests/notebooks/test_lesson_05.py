@@ -1,8 +1,11 @@
 """The generator that lesson 05 builds, against its twins in helpers."""
 
 import ast
+import math
+import mmap
 import os
 import pickle
+import weakref
 from pathlib import Path
 
 import h5py
@@ -13,6 +16,8 @@ from lesson_source import SOURCES
 
 from helpers import Augment, EpochOrder, HDF5Sequence
 from helpers.batches import BatchSource
+from helpers.slots import Arena
+from helpers.slots import Slots as KitSlots
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +26,7 @@ def taught() -> dict:
     tree = ast.parse((SOURCES / "05_safe_per_worker_generator.py").read_text(encoding="utf-8"))
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     names = {"np": np, "h5py": h5py, "os": os, "Path": Path, "keras": keras}
+    names |= {"math": math, "mmap": mmap, "weakref": weakref}
     exec(compile(tree, "lesson 05", "exec"), names)
     return names
 
@@ -123,3 +129,40 @@ def test_safe_generator_serves_what_the_sequence_serves(taught, safe_batches, co
             for index in range(len(kit)):
                 assert_same_batch(ours[index], kit[index])
             ours.on_epoch_end()
+
+
+@pytest.fixture(params=["lesson", "kit"])
+def lend(request, taught):
+    """Lends (4, 3) uint8 arrays out of three slots, as the lesson and as the kit do; and counts the free slots."""
+    if request.param == "lesson":
+        slots = taught["Slots"](3, (4, 3))
+        return slots.empty, lambda: len(slots.free)
+    kit = KitSlots(3, 12)
+
+    def empty():
+        slot = kit.take()
+        return np.empty((4, 3), np.uint8) if slot is None else Arena(kit.lend(slot)).empty((4, 3), np.uint8)
+
+    return empty, lambda: kit.free
+
+
+def test_slots_are_free_when_nobody_refers_to_their_memory(lend):
+    """In the lesson's class and in the kit's, a view of a view keeps its slot, and letting go frees it."""
+    empty, free = lend
+    array = empty()
+    view = array[1:][0]
+    assert free() == 2
+    del array
+    assert free() == 2
+    del view
+    assert free() == 3
+
+
+def test_slots_never_lend_memory_twice(lend):
+    """Whoever keeps more arrays than there are slots gets fresh memory, and no array changes another."""
+    empty, free = lend
+    kept = [empty() for _ in range(5)]
+    for number, array in enumerate(kept):
+        array[:] = number
+    assert [array.max() for array in kept] == [array.min() for array in kept] == [0, 1, 2, 3, 4]
+    assert free() == 0

@@ -283,6 +283,7 @@ SCRUBBED = [
     ("folder itself", "left /tmp/lab_x1", "left lab"),
     ("process id", "worker (pid 4711) and pid=12 died", "worker (pid N) and pid=N died"),
     ("worker of a pool", "Process SpawnPoolWorker-12:", "Process SpawnPoolWorker-N:"),
+    ("worker of the kit", "worker 1 (process 4711) was ended", "worker 1 (process N) was ended"),
     ("address", "<object at 0x7f3a5c1b2d30>", "<object at 0x...>"),
     ("clock time", "2024-05-01 10:11:12.345678: W tensorflow", "TIME: W tensorflow"),
     ("package folder", 'File "/opt/v/lib/python3.11/site-packages/h5py/x.py"', 'File "h5py/x.py"'),

@@ -46,9 +46,11 @@ def drawn(file):
         "order_strip of rows": figures.order_strip({"rows": np.arange(50)}, kind="row"),
         "confusion_matrix": figures.confusion_matrix(matrix, ["a", "b"]),
         "timeline": figures.timeline({"worker 1": [(0, 1, "read"), (1, 3, "augment")], "step": [(0, 3, "wait")]}),
+        "timelines": figures.timelines({"alone": {"a": [(0, 1, "read")]}, "two": {"worker 1": [(5, 7, "train")]}}),
         "chunks_and_reads": figures.chunks_and_reads((100, 64, 64, 3), (8, 16, 16, 1), row=13),
         "fork_and_handles": figures.fork_and_handles(),
         "batch_life": figures.batch_life(),
+        "batch_life with slots": figures.batch_life(slots=True),
         "file_tree": figures.file_tree(file),
     }
 
@@ -260,6 +262,39 @@ def test_timeline_adds_up_each_lane():
     assert figure.alt == "Timeline of worker, step. worker: read 3 s; step: wait 1.5 s."
 
 
+def test_timelines_share_a_clock_that_starts_with_each_run():
+    """Each run has a panel with its lanes, moved to begin at 0; the text tells them run by run."""
+    figure = figures.timelines({
+        "alone": {"steps": [(3, 5, "train")]},
+        "together": {"worker": [(7, 8, "read")], "steps": [(8, 9, "train")]},
+    })
+    first, second = figure.axes
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["alone", "together"]
+    assert labels_of(second.get_yticklabels()) == ["worker", "steps"]
+    spans = [
+        path.get_extents().intervalx.tolist()
+        for axes in (first, second)
+        for bar in axes.collections
+        for path in bar.get_paths()
+    ]
+    assert spans == [[0, 2], [0, 1], [1, 2]]
+    assert first.get_xlim() == second.get_xlim()
+    assert figure.alt == (
+        "Timelines of 2 runs. alone: Timeline of steps. steps: train 2 s; "
+        "together: Timeline of worker, steps. worker: read 1 s; steps: train 1 s."
+    )
+
+
+def test_batch_life_in_detail_names_slot_and_pipe():
+    """The detailed drawing has a slot where the map has a queue, and says what goes through the pipe."""
+    plain, detailed = (
+        [text.get_text() for text in figures.batch_life(slots=slots).axes[0].texts] for slots in (False, True)
+    )
+    assert ("queue" in plain, "slot" in plain) == (True, False)
+    assert ("queue" in detailed, "slot" in detailed) == (False, True)
+    assert 'the pipe: "make batch 37", "it lies in slot 3"' in detailed
+
+
 # -- diagrams ---------------------------------------------------------------------------------------------------------
 
 TOUCHED = [
@@ -342,6 +377,12 @@ REFUSED = [
         {},
         "a bar is (start, end, kind) with kind one of read, augment, train, wait, other; "
         "got (2, 1, 'read') in lane 'w'.",
+    ),
+    (
+        figures.timelines,
+        ({"a": {}},),
+        {},
+        "timelines needs at least one run, and each run a lane; got {'a': {}}.",
     ),
     (figures.chunks_touched, ((5, 2, 2, 3), None, 5), {}, "row must be 0 to 4; got 5."),
 ]
