@@ -3,7 +3,7 @@
 ::
 
     python tests/benchmarks/feed.py [--images N] [--repeat R] [--only NAME ...] [--json FILE] [--chart FILE]
-    python tests/benchmarks/feed.py --readme       # bring README's table up to tests/benchmarks/feed.json
+    python tests/benchmarks/feed.py --readme       # bring README's tables up to feed.json and scale.json
 
 The kit's HDF5Sequence, as fit_generator feeds it, against Keras fed one constant batch, the generators of the
 best-known answers, Keras' own processes, tf.data, TFRecord, and PyTorch's DataLoader and Grain where they are
@@ -32,11 +32,12 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import scaling.figures
 from feeding import figures
 from feeding.data import BATCH, IMAGE_BYTES, Files, checked_count, disk_bytes, make_files, warm
 
 HERE = Path(__file__).parent
-STORED, README = HERE / "feed.json", HERE.parents[1] / "README.md"
+STORED, STORED_LARGE, README = HERE / "feed.json", HERE / "scale.json", HERE.parents[1] / "README.md"
 PACKAGES = ("h5py", "numpy", "opencv-python-headless", "tensorflow", "keras", "torch", "grain")
 _PROCESS_BYTES = 3e9  # of this process and the workers of a contender, measured
 DELAYS = "delays"  # what --only calls the figures in seconds
@@ -129,9 +130,10 @@ def verdict(result: dict) -> int:
 
 
 def update_readme() -> int:
-    """Write README's table from the stored JSON."""
-    stored = json.loads(STORED.read_text(encoding="utf-8"))
-    README.write_text(figures.new_readme(README.read_text(encoding="utf-8"), stored), encoding="utf-8")
+    """Write README's tables from the stored JSON of this program and of scale.py."""
+    stored, large = (json.loads(path.read_text(encoding="utf-8")) for path in (STORED, STORED_LARGE))
+    text = figures.new_readme(README.read_text(encoding="utf-8"), stored, (large, scaling.figures.figures(large)))
+    README.write_text(text, encoding="utf-8")
     return 0
 
 
@@ -172,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folder", type=Path, help="where the temporary files go (default: the system's place)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rates and figures there")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the rates as a PNG")
-    parser.add_argument("--readme", action="store_true", help="write README's table from the stored JSON, and end")
+    parser.add_argument("--readme", action="store_true", help="write README's tables from the stored JSON, and end")
     return parser
 
 

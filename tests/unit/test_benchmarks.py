@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from benchmarks.feeding import data, figures
 from benchmarks.feeding.consume import CountingModel, Tally, WrongWorkError, rate_of_loop, rate_of_training
+from benchmarks.scaling.figures import figures as figures_of_scale
 
 from helpers import HDF5Sequence
 
 ROOT = Path(__file__).parents[2]
 FEED = ROOT / "tests" / "benchmarks" / "feed.py"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-STORED = FEED.with_name("feed.json")
+STORED, STORED_LARGE = FEED.with_name("feed.json"), FEED.with_name("scale.json")
 ROWS = np.arange(128)
 PICTURES = data.photographs(2)
 IMAGES = data.images_of(ROWS, PICTURES)
@@ -256,6 +257,19 @@ def test_readme_table_of_a_stored_run():
     )
 
 
+def test_readme_table_of_a_large_file():
+    """The figures of scale.py follow, with the machine they were measured on."""
+    machine = {"date": "2026-01-31", "cores": 2, "memory_gb": 25.3}
+    large = {"machine": machine, "data": {"images": 101_000}}
+    table = figures.speed_table(STORED_EXAMPLE, (large, [("building: peak memory", "108 MB", "at most 600 MB")]))
+    assert table.startswith(figures.speed_table(STORED_EXAMPLE))
+    assert table.removeprefix(figures.speed_table(STORED_EXAMPLE)) == (
+        "\n\n| figure | measured | target |\n| --- | --- | --- |\n| building: peak memory | 108 MB | ≤ 600 MB |\n\n"
+        "Measured on 2026-01-31 with 2 cores and 25 GB of memory: 101,000 images, written and trained on by a tiny "
+        "model, batches of 64. Memory is that of all processes together. `python tests/benchmarks/scale.py` prints the table."
+    )
+
+
 def test_readme_needs_a_place_for_the_table():
     """The table goes between its marks; without them nothing is written."""
     text = "# Kit\n\n<!-- speed:begin -->\nold\n<!-- speed:end -->\n\nThe end.\n"
@@ -269,11 +283,10 @@ def test_readme_needs_a_place_for_the_table():
     )
 
 
-@pytest.mark.skipif(not STORED.exists(), reason="no stored run yet: feed.py --json tests/benchmarks/feed.json")
 def test_readme_shows_the_stored_run():
     """README's speed table is what the stored JSON gives; every figure of the table was measured."""
-    stored = json.loads(STORED.read_text(encoding="utf-8"))
-    assert figures.new_readme(README, stored) == README
+    stored, large = (json.loads(path.read_text(encoding="utf-8")) for path in (STORED, STORED_LARGE))
+    assert figures.new_readme(README, stored, (large, figures_of_scale(large))) == README
     assert [figure["name"] for figure in stored["figures"]] == [target.name for target in figures.TARGETS]
 
 

@@ -13,6 +13,7 @@ OURS = ("2 threads", "2 processes")
 PEERS = ("PyDataset", "from_generator", "tfrecord", "PyTorch", "Grain")
 
 Rates = dict[str, list[float]]  # "work: name" -> images a second, one a round
+Large = tuple[dict, list[tuple[str, str, str]]]  # the stored JSON of scale.py, and the rows that it makes of it
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,8 @@ def rates_table(rates: Rates, words: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
-def speed_table(stored: dict) -> str:
-    """README's table out of the stored JSON of a run."""
+def speed_table(stored: dict, large: Large | None = None) -> str:
+    """README's tables out of the stored JSON of a run, and of a run of ``scale.py`` over a large file."""
     machine = stored["machine"]
     peers = ", ".join(name for name in PEERS if rate_key("raw", name) in stored["rates"])
     sentence = (
@@ -122,16 +123,30 @@ def speed_table(stored: dict) -> str:
         f"{stored['rounds']} rounds, each ratio within a round, every row verified. The best peer is the fastest of "
         f"{peers}. `python tests/benchmarks/feed.py` prints the table, all rates and their spread."
     )
-    table = ["| figure | measured | target |", "| --- | --- | --- |", *map(_row, stored["figures"])]
-    return "\n".join(["## How fast", "", *table, "", sentence])
+    table = [*_HEADER, *map(_row, stored["figures"])]
+    return "\n".join(["## How fast", "", *table, "", sentence, *(_large_table(*large) if large else ())])
 
 
-def new_readme(text: str, stored: dict) -> str:
-    """README's text with the table of ``stored``. Raises ValueError when it has no place for it."""
+def new_readme(text: str, stored: dict, large: Large | None = None) -> str:
+    """README's text with the tables of ``stored`` and ``large``. Raises ValueError when it has no place for them."""
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ValueError(f"README.md has no place for the speed table. Put {BEGIN} and {END} into it, once each.")
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    return f"{before}{BEGIN}\n{speed_table(stored)}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n{speed_table(stored, large)}\n\n{END}{after}"
+
+
+def _large_table(large: dict, figures_of_it: list[tuple[str, str, str]]) -> list[str]:
+    machine = large["machine"]
+    rows = (f"| {what} | {value} | {target.replace('at most', '≤')} |" for what, value, target in figures_of_it)
+    sentence = (
+        f"Measured on {machine['date']} with {machine['cores']} cores and {machine['memory_gb']:.0f} GB of memory: "
+        f"{large['data']['images']:,} images, written and trained on by a tiny model, batches of 64. Memory is that of "
+        "all processes together. `python tests/benchmarks/scale.py` prints the table."
+    )
+    return ["", *_HEADER, *rows, "", sentence]
+
+
+_HEADER = ["| figure | measured | target |", "| --- | --- | --- |"]
 
 
 def _ratio(target: Target, rates: Rates) -> Figure | None:
