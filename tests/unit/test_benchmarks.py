@@ -266,7 +266,8 @@ def test_readme_table_of_a_large_file():
     assert table.removeprefix(figures.speed_table(STORED_EXAMPLE)) == (
         "\n\n| figure | measured | target |\n| --- | --- | --- |\n| building: peak memory | 108 MB | ≤ 600 MB |\n\n"
         "Measured on 2026-01-31 with 2 cores and 25 GB of memory: 101,000 images, written and trained on by a tiny "
-        "model, batches of 64. Memory is that of all processes together. `python tests/benchmarks/scale.py` prints the table."
+        "model, batches of 64. Memory is that of all processes together. `python tests/benchmarks/scale.py` prints the "
+        "table."
     )
 
 
