@@ -63,7 +63,7 @@ class DirectRows:
         HDF5FileError
             The file is gone or was written anew, its bytes end too early, or a chunk does not inflate.
         """
-        chunks, within = np.divmod(rows, self._rows_a_chunk)
+        chunks = rows // self._rows_a_chunk
         stored, packed = self._offsets[chunks] != _MISSING, self._packed[chunks]
         file = self._file()
         try:
@@ -204,6 +204,8 @@ def locate(data: h5py.Dataset, path: Path, name: str, state: tuple[int, int]) ->
     data : the dataset ``name`` of the file ``path``.
     state : :func:`file_state` of that file.
     """
+    if not Path(data.file.filename).samefile(path):  # a link inside the file leads to another one
+        return None
     if not _is_plain_numbers(data) or not _holds_whole_rows(data):
         return None
     direct = DirectRows(data, path, name, state)

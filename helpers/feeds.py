@@ -211,7 +211,8 @@ class SequenceFeed(Feed):
         self._probed: dict[int, tuple] = {}
         self._epoch: int | None = None
         self._asked_for = self._handed = -1  # batch that Keras (its pipeline) asked for last, and got last
-        self._news = threading.Condition()
+        self._lock = threading.RLock()  # taken itself, as in WorkerPool: for an interrupt
+        self._news = threading.Condition(self._lock)
 
     def data(self, classic: bool):
         self._pool.prepare(self.start, self.start + self._total)  # while Keras compiles its step
@@ -272,11 +273,10 @@ class SequenceFeed(Feed):
     def batch(self, index: int):
         """Batch ``index`` of this call."""
         self._asked_for = index
-        if index in self._probed:
-            batch = self._probed.pop(index)
-        elif self._last is not None and (index >= self._total or self._pool.closed):
-            return self._last  # Keras reads ahead, past the end too; nobody trains on these
-        else:
+        batch = self._probed.pop(index, None)
+        if batch is None:
+            if self._last is not None and (index >= self._total or self._pool.closed):
+                return self._last  # Keras reads ahead, past the end too; nobody trains on these
             batch = self._make(index)
             if index < _PROBED:
                 self._probed[index] = batch
@@ -284,17 +284,17 @@ class SequenceFeed(Feed):
             self._probed.clear()
         self._last = batch
         _tell(self.listeners, index)
-        with self._news:
+        with self._lock:
             self._handed = index
             self._news.notify_all()
         return batch
 
     def close(self) -> None:
-        self._pool.close()
+        if self._epoch is not None:  # first: a second Ctrl-C may end the waiting for the pool
+            self.source.set_position(*divmod(self.start + self._trained, len(self.source)))
         self._last = None
         self._probed.clear()
-        if self._epoch is not None:
-            self.source.set_position(*divmod(self.start + self._trained, len(self.source)))
+        self._pool.close()
 
     def _make(self, index: int):
         try:
@@ -302,7 +302,7 @@ class SequenceFeed(Feed):
         except CancelledError:
             raise
         except Exception as error:
-            with self._news:
+            with self._lock:
                 self.keep(error)
                 self._news.notify_all()
             raise
@@ -323,7 +323,7 @@ class SequenceFeed(Feed):
         """Wait for a batch here, once the pipeline has asked for it: inside TensorFlow an interrupt is not heard."""
         del logs
         index = (self._epoch - self._initial_epoch) * self.steps + step
-        with self._news:
+        with self._lock:
             self._news.wait_for(
                 lambda: self._asked_for < index or self._handed >= index or self.failure is not None,
                 self.source.stall_timeout_s,

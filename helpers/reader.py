@@ -53,7 +53,8 @@ class RowReader:
         self._closed = False
         self._resize_to = size = checked_size(size)
         with open_file(self.path) as file:
-            self._state = file_state(self.path.stat())
+            # Of the file that is open: another one may have come under its name meanwhile.
+            self._state = file_state(os.fstat(file.id.get_vfd_handle()))
             data = find_dataset(file, dataset)
             if not data.shape:
                 raise LayoutError(f"{dataset} in {self.path} has no rows: it is a single value, not an array.")

@@ -6,9 +6,9 @@ a dataset: a length, items, epochs.
 
 from __future__ import annotations
 
-import math
 import operator
 import os
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -251,6 +251,10 @@ class HDF5Sequence(keras.utils.PyDataset):
 
 
 def _checked_seconds(name: str, value) -> float:
-    if not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.number))
+        or not 0 < value <= threading.TIMEOUT_MAX
+    ):
         raise ValueError(f"{name} must be a number of seconds above 0; got {value!r}.")
     return value

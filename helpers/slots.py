@@ -34,17 +34,17 @@ class Slots:
         self.slot_bytes = -(-slot_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
         size = count * self.slot_bytes
         self._shared = SharedMap(size) if shared else None
-        self._memory = memoryview(self._shared.map if shared else mmap.mmap(-1, size))
+        self._memory = memoryview(self._shared.map if shared else _private_map(size))
         self._free = deque(range(count))
 
     @property
-    def free(self) -> int:
+    def free_count(self) -> int:
         """Number of free slots."""
         return len(self._free)
 
     @property
-    def shared(self) -> SharedMap:
-        """What another process attaches to."""
+    def shared(self) -> SharedMap | None:
+        """What another process attaches to; None for private slots."""
         return self._shared
 
     def take(self) -> int | None:
@@ -66,6 +66,13 @@ class Slots:
         return memoryview(loan)
 
 
+def _private_map(size: int) -> mmap.mmap:
+    if os.name == "nt":
+        return mmap.mmap(-1, size)
+    # A forked child that was given a batch keeps it as it was; in shared slots it has to copy what it keeps.
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 class SharedMap:
     """Memory that worker processes map as well; it is gone when the last of them and this process are.
 
@@ -76,31 +83,35 @@ class SharedMap:
     def __init__(self, size: int):
         self.size = size
         if os.name == "nt":
-            self.name: int | str = f"helpers-{os.getpid()}-{secrets.token_hex(8)}"
-            self.map = mmap.mmap(-1, size, tagname=self.name)
-        else:
-            self.name = scratch_file("helpers-slots")
-            os.ftruncate(self.name, size)
-            self.map = mmap.mmap(self.name, size)
+            self.handle: int | str | None = f"helpers-{os.getpid()}-{secrets.token_hex(8)}"  # a tag
+            self.map = mmap.mmap(-1, size, tagname=self.handle)
+            return
+        self.handle = scratch_file("helpers-slots")  # a file descriptor
+        try:
+            os.ftruncate(self.handle, size)
+            self.map = mmap.mmap(self.handle, size)
+        except BaseException:
+            self.close_handle()
+            raise
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """File descriptors that a child has to inherit to attach."""
-        return (self.name,) if isinstance(self.name, int) else ()
+        return (self.handle,) if isinstance(self.handle, int) else ()
 
-    def close_descriptors(self) -> None:
+    def close_handle(self) -> None:
         """All children have been started: the maps hold the memory from now on."""
         for descriptor in self.descriptors:
             os.close(descriptor)
-        self.name = ""
+        self.handle = None
 
 
-def attach(name: int | str, size: int) -> memoryview:
-    """In a child: the memory of a ``SharedMap`` with that name (an inherited file descriptor, or a Windows tag)."""
-    if isinstance(name, str):
-        return memoryview(mmap.mmap(-1, size, tagname=name))
-    memory = memoryview(mmap.mmap(name, size))
-    os.close(name)
+def attach(handle: int | str, size: int) -> memoryview:
+    """In a child: the memory of the ``SharedMap`` with that handle (an inherited file descriptor, or a Windows tag)."""
+    if isinstance(handle, str):
+        return memoryview(mmap.mmap(-1, size, tagname=handle))
+    memory = memoryview(mmap.mmap(handle, size))
+    os.close(handle)
     return memory
 
 

@@ -14,6 +14,7 @@ TensorFlow; a worker that dies stops them for ever, and an interrupt leaves them
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import traceback
@@ -205,7 +206,8 @@ def _let_go(error: BaseException) -> None:
     """Empty the frames of Keras in a trace: IPython keeps the last one, and with it Keras' iterator and its batches."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_globals.get("__name__", "").split(".")[0] in {"keras", "tf_keras", "tensorflow"}:
-            frame.clear()
+            with contextlib.suppress(RuntimeError):  # it still runs, in another thread
+                frame.clear()
 
 
 def _check_model(model) -> None:

@@ -6,7 +6,7 @@
     parent <-- standard output:  Ready, then Answer or Raised ...
     arrays                       in the slot, where they fit: only their place travels through the pipe
 
-The parent starts it with ``subprocess``, as a program of its own: nothing is inherited but a few descriptors, so it
+The parent starts it with ``subprocess``, as a program of its own: it inherits no memory, no locks and no threads, so it
 does not matter what runs in the parent (TensorFlow's threads), whether its main script has a guard, and which system
 this is. It imports the standard library, cloudpickle, NumPy and what its function needs; for batches that is h5py,
 OpenCV and the modules of this package below ``workers``.
@@ -108,7 +108,8 @@ class Raised:
 
     def _error(self) -> Exception:
         if self.payload is not None:
-            return cloudpickle.loads(self.payload)
+            with contextlib.suppress(Exception):  # its module may exist in the worker only
+                return cloudpickle.loads(self.payload)
         error = RuntimeError(self.text)
         for note in self.notes:
             error.add_note(note)
@@ -117,8 +118,11 @@ class Raised:
 
 def main() -> None:
     """Answer items until the parent closes the pipe, or is gone."""
+    parent = os.getppid()
     tasks, answers = _take_pipes()
     try:
+        if not _comes(tasks, parent):
+            return
         start = pickle.load(tasks)
     except EOFError:  # closed, or the parent gone, before this process had begun
         return

@@ -50,7 +50,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
-import math
 import os
 import pickle
 import select
@@ -75,8 +74,10 @@ _PATIENCE_S = 2.0  # for a thread at work when a pool is closed; what takes long
 _LENT_SLOTS = 6  # Keras on TensorFlow holds two to four batches at a time; who keeps more gets copies
 _LOOK_MS = 500  # how often a thread that waits for its process looks whether it is still there
 _STACK_WAIT_S = 1.0  # for a stuck worker process to write down where it is
-_STACK_FRAMES = 12
-_OVERDUE_S = 2.0
+_STACK_FRAMES = 12  # of a stuck thread, from the function that it runs on: more is seldom read
+_OVERDUE_S = (
+    2.0  # a step of a fast model comes to a broken batch sooner, and the training ends in the same place each time
+)
 _TIME_IS_UP = object()
 
 
@@ -128,6 +129,7 @@ class WorkerPool:
         self._answer_bytes = answer_bytes
         self._board = _Board()
         self._slots: Slots | None = None
+        self._starting = threading.Lock()
         self._workers: list[_Worker] = []
         self._end: weakref.finalize | None = None
 
@@ -143,8 +145,7 @@ class WorkerPool:
     @property
     def overdue_error(self) -> Exception | None:
         """An error that the consumer does not come to, for slowness: a death, or what ``function`` raised 2 s ago."""
-        board = self._board
-        return board.dead or (board.first_error if time.monotonic() > board.first_error_at + _OVERDUE_S else None)
+        return self._board.dead or self._board.overdue_error()
 
     def get(self, item: int, stop: int | None = None):
         """``function(item)``; items from ``stop`` on are not made ahead.
@@ -167,15 +168,15 @@ class WorkerPool:
         if isinstance(answer, _Failed):
             raise answer.error
         slots = self._slots  # close() in another thread lets go of them
-        if slots is not None and slots.free < self.workers:
+        if slots is not None and slots.free_count < self.workers:
             return copy.deepcopy(answer)  # the consumer keeps what it gets: the slot must go back to the workers
         return answer
 
     def prepare(self, item: int, stop: int | None = None) -> None:
         """Let the workers begin with ``item``, and do not wait."""
         if self.workers:
-            with self._board.changed:
-                if not self._workers and not self.closed:
+            with self._starting:
+                if self._end is None and not self.closed:
                     self._start()
             self._board.order(self._window(item, stop))
 
@@ -190,8 +191,9 @@ class WorkerPool:
             except RuntimeError:  # Python ends, and takes no new threads
                 self._end()
             else:
+                self._slots = None  # a traceback that is kept (IPython keeps the last one) keeps the pool
                 ending.join()
-        self._slots = None  # a traceback that is kept (IPython keeps the last one) keeps the pool
+        self._slots = None
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -220,18 +222,20 @@ class WorkerPool:
             for worker in self._workers:
                 worker.start()
         except BaseException:
-            self._end()  # not close(): this thread has the board's lock
+            self._end()
             raise
         finally:
             if self._slots is not None and self.processes:
-                self._slots.shared.close_descriptors()
+                self._slots.shared.close_handle()
+        if self.closed:  # by another thread, meanwhile
+            self._end()
 
     def _stalled(self, item: int) -> str:
         kind = "processes" if self.processes else "threads"
         text = (
             f"no answer for {self._timeout_s:g} s; waiting for {self._describe(item)} from {self.workers} worker "
-            f"{kind}, which are alive. The usual cause is a disk that does not answer; raise stall_timeout_s if a "
-            "batch may take that long."
+            f"{kind}, which are alive. Often it is a disk that does not answer, or an augment function that never "
+            "returns: the stack below shows where. Raise stall_timeout_s if a batch may take that long."
         )
         busy = [worker for worker in self._workers if worker.item is not None]
         stuck = [worker for worker in busy if worker.item == item] or busy
@@ -248,23 +252,24 @@ def _end(owner: int, board: _Board, workers: list[_Worker]) -> None:
     for worker in workers:
         if worker.is_alive() and worker is not threading.current_thread():
             worker.join(max(0.0, deadline - time.monotonic()))
-        worker.maker.clean_up()
+        worker.maker.clean_up(max(0.0, deadline - time.monotonic()))
 
 
 class _Failed:
     def __init__(self, error: Exception):
         self.error = error
+        self.at = time.monotonic()
 
 
 class _Board:
     """What is to do, what is in work and what is ready; workers and consumers meet here."""
 
     def __init__(self):
-        self.changed = threading.Condition()
+        # The lock is taken itself, in C: an interrupt in Condition.__enter__, which is Python, would keep it locked.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self.closed = False
         self.dead: Exception | None = None
-        self.first_error: Exception | None = None
-        self.first_error_at = math.inf
         self._todo: collections.deque[int] = collections.deque()
         self._in_work: set[int] = set()
         self._ready: dict[int, object] = {}
@@ -273,7 +278,7 @@ class _Board:
 
     def order(self, window: range) -> None:
         """Have the items of ``window`` made; forget what lies outside of it and nobody waits for."""
-        with self.changed:
+        with self._lock:
             if self.closed:
                 return
             self._window = window
@@ -282,12 +287,12 @@ class _Board:
             known = self._ready.keys() | self._in_work
             waited_for = [item for item in self._asked if item not in window]
             self._todo = collections.deque(item for item in [*waited_for, *window] if item not in known)
-            self.changed.notify_all()
+            self._changed.notify_all()
 
     def wait_for(self, item: int, window: range, timeout_s: float):
         """The answer for ``item``, or ``_TIME_IS_UP``."""
         deadline = time.monotonic() + timeout_s
-        with self.changed:
+        with self._lock:
             self._asked[item] += 1
             try:
                 while True:
@@ -296,15 +301,15 @@ class _Board:
                         return self._ready.pop(item)
                     if item not in self._in_work and item not in self._todo:  # another thread took it, or moved on
                         self.order(window)
-                    if not self.changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
+                    if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
                         return _TIME_IS_UP
             finally:
                 self._asked -= collections.Counter([item])
 
     def next_item(self) -> int | None:
         """The next item to make; None when the pool is closed."""
-        with self.changed:
-            self.changed.wait_for(lambda: self._todo or self.closed)
+        with self._lock:
+            self._changed.wait_for(lambda: self._todo or self.closed)
             if self.closed:
                 return None
             item = self._todo.popleft()
@@ -312,23 +317,25 @@ class _Board:
             return item
 
     def put(self, item: int, answer: object) -> None:
-        with self.changed:
+        with self._lock:
             self._in_work.discard(item)
-            if isinstance(answer, _Failed) and not self.closed:
-                if self.first_error is None:
-                    self.first_error, self.first_error_at = answer.error, time.monotonic()
-                if isinstance(answer.error, WorkerDiedError):
-                    self.dead = self.dead or answer.error
+            if isinstance(answer, _Failed) and isinstance(answer.error, WorkerDiedError) and not self.closed:
+                self.dead = self.dead or answer.error
             if self._is_wanted(item):
                 self._ready[item] = answer
-            self.changed.notify_all()
+            self._changed.notify_all()
+
+    def overdue_error(self) -> Exception | None:
+        with self._lock:
+            failed = [answer for answer in self._ready.values() if isinstance(answer, _Failed)]
+        return next((answer.error for answer in failed if time.monotonic() > answer.at + _OVERDUE_S), None)
 
     def close(self) -> None:
-        with self.changed:
+        with self._lock:
             self.closed = True
             self._todo.clear()
             self._ready.clear()
-            self.changed.notify_all()
+            self._changed.notify_all()
 
     def _check(self) -> None:
         if self.closed:
@@ -404,7 +411,7 @@ class _Caller:
     def end(self) -> None:
         """A thread ends by itself when it sees that the board is closed."""
 
-    def clean_up(self) -> None:
+    def clean_up(self, patience_s: float) -> None:  # noqa: ARG002 (a process needs it)
         self._slots = None
 
 
@@ -427,10 +434,15 @@ class _Process:
         if slots is None:
             memory = (None, 0, 0)
         else:
-            memory = (slots.shared.name, slots.shared.size, slots.slot_bytes)
+            memory = (slots.shared.handle, slots.shared.size, slots.slot_bytes)
             inherited += slots.shared.descriptors
         self._start_message = worker_process.Start(function, *memory, self._stack_file, os.getpid())
-        self._process = _spawn(inherited)
+        try:
+            self._process = _spawn(inherited)
+        except BaseException:
+            if self._stack_file is not None:
+                os.close(self._stack_file)
+            raise
         self._is_ready = False
 
     @property
@@ -469,8 +481,11 @@ class _Process:
     def end(self) -> None:
         self._process.kill()  # it holds nothing that has to be put in order
 
-    def clean_up(self) -> None:
-        self._process.wait()
+    def clean_up(self, patience_s: float) -> None:
+        with contextlib.suppress(
+            subprocess.TimeoutExpired
+        ):  # in the kernel, at a disk that does not answer: it ends then
+            self._process.wait(patience_s)
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):  # what was not sent yet is for nobody
                 pipe.close()
@@ -485,7 +500,7 @@ class _Process:
             self._process.stdin.flush()
             self._wait_for_reply()
             return pickle.load(self._process.stdout)
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        except Exception as error:  # whatever it is: half a reply may be left in the pipe, for the next one to read
             raise self._death() from error
 
     def _wait_for_reply(self) -> None:
@@ -502,17 +517,17 @@ class _Process:
         try:
             code = self._process.wait(_STACK_WAIT_S)
         except subprocess.TimeoutExpired:
+            self._process.kill()  # nobody would read what it writes
             return _DeathError("closed its pipe", "Something in it closed file descriptors that are not its own.")
         crash = self._written(0).partition("Fatal Python error")
         if crash[1]:
             return _DeathError(
                 f"was ended by {_signal_name(code)}", f"That is a crash in native code, here:\n{''.join(crash[1:])}"
             )
-        if code == -signal.SIGINT:
-            return _DeathError("was ended by SIGINT", "Somebody interrupted it before it had started.")
         if code < 0:
-            memory = "The usual cause is memory: lower workers, max_queue_size or batch_size."
-            return _DeathError(f"was ended by {_signal_name(code)}", memory)
+            return _DeathError(
+                f"was ended by {_signal_name(code)}", _CAUSES.get(-code, "Somebody, or a job system, ended it.")
+            )
         if not self._is_ready:
             return _DeathError(f"ended with exit code {code}", "It could not start; standard error says why.")
         return _DeathError(f"ended with exit code {code}", "Something in it called os._exit() or sys.exit().")
@@ -521,6 +536,14 @@ class _Process:
         if self._stack_file is None:
             return ""
         return os.pread(self._stack_file, 2**16, start).decode(errors="replace")
+
+
+_MEMORY = "The usual cause is memory: lower workers, max_queue_size or batch_size."
+_CAUSES = {
+    getattr(signal, "SIGKILL", None): _MEMORY,
+    getattr(signal, "SIGBUS", None): _MEMORY,
+    signal.SIGINT: "Something in it raised KeyboardInterrupt, or somebody interrupted it.",
+}
 
 
 def _spawn(inherited: tuple[int, ...]) -> subprocess.Popen:

@@ -177,7 +177,7 @@ class Recorder(keras.Model):
         time.sleep(self.command.get("step_s", 0.0))
         if self.command.get("watch_memory"):
             self.mapped_bytes.append(shared_bytes())
-        return super().train_step(data)
+        return super().train_step(data) if self.command.get("learn", True) else {"loss": 0.0}
 
     def check(self, step: int, images, labels) -> None:
         rows = self.sequence.rows_of(*divmod(step, len(self.sequence)))

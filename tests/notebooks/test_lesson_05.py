@@ -143,7 +143,7 @@ def lend(request, taught):
         slot = kit.take()
         return np.empty((4, 3), np.uint8) if slot is None else Arena(kit.lend(slot)).empty((4, 3), np.uint8)
 
-    return empty, lambda: kit.free
+    return empty, lambda: kit.free_count
 
 
 def test_slots_are_free_when_nobody_refers_to_their_memory(lend):

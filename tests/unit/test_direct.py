@@ -675,3 +675,18 @@ def test_a_disk_that_cannot_tell_is_asked_once(coded, advice, monkeypatch):
         for _ in range(3):
             assert rows_of(reader.read([9, 1, 5])).tolist() == [9, 1, 5]
     assert (len(tries), advice) == (1, [])
+
+
+def test_a_link_to_another_file_is_left_to_hdf5(tmp_path):
+    """Its offsets count in the other file: from this one they would give wrong pictures, but for the first and last."""
+    images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    others = images.copy()
+    others[1:-1] = 255 - others[1:-1]
+    for name, data in (("here.h5", others), ("there.h5", images)):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["x"] = data
+    with h5py.File(tmp_path / "here.h5", "r+") as file:
+        file["linked"] = h5py.ExternalLink("there.h5", "x")
+    with RowReader(tmp_path / "here.h5", "linked") as reader, RowReader(tmp_path / "here.h5", "x") as direct:
+        assert (reader.direct, direct.direct) == (False, True)
+        assert (reader.read(np.arange(20)) == images).all()

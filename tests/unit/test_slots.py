@@ -22,7 +22,7 @@ def three_slots(request) -> Slots:
     made = Slots(3, mmap.PAGESIZE + 1, shared=request.param)
     yield made
     if request.param:
-        made.shared.close_descriptors()
+        made.shared.close_handle()
 
 
 def test_slots_are_whole_pages_and_start_at_one(three_slots):
@@ -39,7 +39,7 @@ def test_there_are_no_more_than_there_are(three_slots):
     assert sorted([three_slots.take(), three_slots.take(), three_slots.take()]) == [0, 1, 2]
     assert three_slots.take() is None
     three_slots.give_back(1)
-    assert (three_slots.free, three_slots.take()) == (1, 1)
+    assert (three_slots.free_count, three_slots.take()) == (1, 1)
 
 
 USERS = {
@@ -61,9 +61,9 @@ def test_a_slot_is_free_when_its_last_user_is_gone(three_slots, use):
     gc.disable()
     try:
         user = use(three_slots.lend(three_slots.take()))
-        assert three_slots.free == 2
+        assert three_slots.free_count == 2
         del user
-        assert three_slots.free == 3
+        assert three_slots.free_count == 3
     finally:
         gc.enable()
 
@@ -129,9 +129,9 @@ def test_another_process_writes_into_a_slot():
     loans = {made.take(): None for _ in range(2)}
     loan = {slot: made.lend(slot) for slot in loans}[1]
     loan[:3] = b"abc"
-    numbers = map(str, (made.shared.name, made.shared.size, made.slot_bytes))
+    numbers = map(str, (made.shared.handle, made.shared.size, made.slot_bytes))
     subprocess.run([sys.executable, "-c", CHILD, *numbers], pass_fds=made.shared.descriptors, check=True)
-    made.shared.close_descriptors()
+    made.shared.close_handle()
     assert bytes(loan[:3]) == b"bcd"
 
 
@@ -142,7 +142,7 @@ def test_without_memfd_a_file_without_a_name_does_the_same(monkeypatch, tmp_path
     test_another_process_writes_into_a_slot()
     made = Slots(2, 100, shared=True)
     assert list(tmp_path.iterdir()) == []
-    made.shared.close_descriptors()
+    made.shared.close_handle()
 
 
 def test_shared_slots_need_no_room_in_dev_shm():
@@ -150,6 +150,24 @@ def test_shared_slots_need_no_room_in_dev_shm():
     made = Slots(4, 40_000_000, shared=True)
     loan = made.lend(made.take())
     loan[-1:] = b"x"
-    made.shared.close_descriptors()
+    made.shared.close_handle()
     assert made.shared.descriptors == ()
     assert bytes(loan[-1:]) == b"x"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_keeps_what_it_got_from_private_slots():
+    """The parent writes the slot again; the child still sees its batch."""
+    made = Slots(1, 100)
+    loan = made.lend(made.take())
+    loan[:1] = b"a"
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(reading, 1)
+        os._exit(loan[0])
+    loan[:1] = b"b"
+    os.write(writing, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == ord("a")
+    os.close(reading)
+    os.close(writing)

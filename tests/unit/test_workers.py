@@ -103,8 +103,9 @@ def test_a_time_out_of_the_function_itself_is_not_a_stall():
 
 
 STALLED = (
-    "no answer for {} s; waiting for batch 1 from 1 worker {}, which are alive. The usual cause is a disk that does "
-    "not answer; raise stall_timeout_s if a batch may take that long.\nworker 1{} is at batch 1:\n"
+    "no answer for {} s; waiting for batch 1 from 1 worker {}, which are alive. Often it is a disk that does not "
+    "answer, or an augment function that never returns: the stack below shows where. Raise stall_timeout_s if a batch "
+    "may take that long.\nworker 1{} is at batch 1:\n"
 )
 
 
@@ -219,6 +220,59 @@ def test_an_exception_that_cannot_be_pickled_arrives_as_its_text():
     assert str(caught.value) == "NeedsTwoError: a.jpg: too dark"
     assert caught.value.__notes__ == ["item 4"]
     assert "in fails" in str(caught.value.__cause__)
+
+
+def test_an_exception_class_that_only_the_worker_knows_arrives_as_its_text():
+    """Its module cannot be imported here; what it says, and where, is not lost."""
+
+    def fails(item):
+        module = types.ModuleType("only_there")
+        exec("class OwnError(Exception): pass", module.__dict__)
+        sys.modules["only_there"] = module
+        error = module.OwnError("plate 7")
+        error.add_note(f"item {item}")
+        raise error
+
+    with WorkerPool(fails, 1, processes=True, ahead=1) as pool, pytest.raises(RuntimeError) as caught:
+        pool.get(4)
+    assert str(caught.value) == "OwnError: plate 7"
+    assert caught.value.__notes__ == ["item 4"]
+    assert "in fails" in str(caught.value.__cause__)
+
+
+def test_closing_does_not_wait_for_a_process_that_even_sigkill_does_not_end(monkeypatch):
+    """It is in the kernel, at a disk that does not answer; the error of the stall must reach the user."""
+    monkeypatch.setattr("helpers.workers._PATIENCE_S", 0.1)
+    monkeypatch.setattr("helpers.workers._Process.end", lambda process: None)
+    pool = WorkerPool(pid_of_worker, 1, processes=True, ahead=1)
+    os.kill(pool.get(0), signal.SIGSTOP)
+    process = pool._workers[0].maker._process
+    start = time.monotonic()
+    pool.close()
+    assert time.monotonic() - start < 5
+    process.kill()
+    process.wait()
+
+
+def test_an_error_that_is_overdue_is_told_until_it_was_met(monkeypatch):
+    """A slow consumer can look for errors ahead of it; one that it met, and lived with, is not told again."""
+    monkeypatch.setattr("helpers.workers._OVERDUE_S", 0.0)
+
+    def fails_at_two(item):
+        if item == 2:
+            raise LookupError("two")
+        return item
+
+    with WorkerPool(fails_at_two, 1, ahead=4) as pool:
+        pool.get(0)
+        deadline = time.monotonic() + 5
+        while pool.overdue_error is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert str(pool.overdue_error) == "two"
+        pool.get(1)
+        with pytest.raises(LookupError):
+            pool.get(2)
+        assert pool.overdue_error is None
 
 
 def test_what_cannot_travel_to_a_process_is_refused_by_name():
@@ -367,6 +421,10 @@ DEATHS = {
         lambda: sys.exit(4),
         "ended with exit code 4 while it made item 1. Something in it called os._exit() or sys.exit().",
     ),
+    "a job system": (
+        lambda: os.kill(os.getpid(), signal.SIGTERM),
+        "was ended by SIGTERM while it made item 1. Somebody, or a job system, ended it.",
+    ),
     "a crash": (
         lambda: ctypes.string_at(0),
         "was ended by SIGSEGV while it made item 1. That is a crash in native code, here:\nFatal Python error: "
@@ -474,8 +532,6 @@ def test_a_failure_gives_its_slot_back(processes):
                     pool.get(item)
             else:
                 places.add(pool.get(item)[0].ctypes.data)
-            if item > 2:
-                pool._board.first_error = None  # it is kept for the training loop, with the arrays of its frames
     assert len(places) <= pool.most_held
 
 
