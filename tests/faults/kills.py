@@ -85,9 +85,9 @@ class Killer:
     def kill(self, kill: Kill) -> None:
         if kill.kind == "parent SIGKILL" and self._next is None:
             self._next = Trainer()
-        # The model compares its batches and learns nothing: TensorFlow 2.21 itself can crash (in convert_to_eager_tensor)
-        # when an interrupt meets a step that is run op by op.
-        command = {"file": self._file, "epochs": 6, "step_s": 0.02, "processes": kill.processes, "learn": False}
+        # The model compares its batches and learns nothing: TensorFlow 2.21 itself can crash when an interrupt meets a
+        # step that is run op by op (in convert_to_eager_tensor).
+        command = {"file": self._file, "epochs": 9, "step_s": 0.02, "processes": kill.processes, "learn": False}
         if kill.kind == "worker SIGSTOP":
             command["stall_timeout_s"] = STALL_S
         self._trainer.send(**command)
