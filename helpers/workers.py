@@ -183,13 +183,15 @@ class WorkerPool:
     def close(self) -> None:
         """End the workers, wait until they are gone, and let go of the memory. Closing twice is quiet."""
         self._board.close()
-        if self._end is not None:
+        with self._starting:  # a start in another thread comes to its end first
+            end = self._end
+        if end is not None:
             # In a thread of its own: an impatient second Ctrl-C interrupts the waiting, not the cleaning up.
-            ending = threading.Thread(target=self._end, name="helpers-closing")
+            ending = threading.Thread(target=end, name="helpers-closing")
             try:
                 ending.start()
             except RuntimeError:  # Python ends, and takes no new threads
-                self._end()
+                end()
             else:
                 self._slots = None  # a traceback that is kept (IPython keeps the last one) keeps the pool
                 ending.join()
@@ -227,8 +229,6 @@ class WorkerPool:
         finally:
             if self._slots is not None and self.processes:
                 self._slots.shared.close_handle()
-        if self.closed:  # by another thread, meanwhile
-            self._end()
 
     def _stalled(self, item: int) -> str:
         kind = "processes" if self.processes else "threads"
@@ -396,10 +396,11 @@ class _Caller:
         self._slots = slots
 
     def make(self, item: int):
-        if self._slots is None:
+        slots = self._slots
+        if slots is None:
             return self._function(item)
-        slot = self._slots.take()
-        return self._function(item, np.empty if slot is None else Arena(self._slots.lend(slot)).empty)
+        slot = slots.take()
+        return self._function(item, np.empty if slot is None else Arena(slots.lend(slot)).empty)
 
     def stack(self, thread: threading.Thread) -> str:
         frame = sys._current_frames().get(thread.ident)

@@ -273,3 +273,16 @@ def test_memory_stands_still_over_200_epochs(tmp_path):
         assert len(values) == count
         grown = values[-10:].mean() - values[count // 2 - 5 : count // 2 + 5].mean()
         assert grown < 0.2 * (count // 2) * training_memory.BATCH_MB, name
+
+
+def test_train_on_batch_tells_the_loss_of_its_own_batch():
+    """No running mean hides a jump, as in some releases of Keras 3: batches that are right, wrong, and right again."""
+    layers = [
+        keras.Input((3,)),
+        keras.layers.Dense(3, activation="softmax", kernel_initializer=keras.initializers.Identity(9)),
+    ]
+    model = keras.Sequential(layers)
+    model.compile(keras.optimizers.SGD(0.0), "categorical_crossentropy")
+    inputs = np.eye(3, dtype=np.float32)
+    losses = [model.train_on_batch(inputs, np.roll(inputs, shift, axis=0)) for shift in (0, 1, 0)]
+    assert np.allclose(losses, [0.0, 9.0, 0.0], atol=0.01)
