@@ -20,8 +20,9 @@ STUCK = [
 
 def expected_start(where: str, kind: str) -> str:
     return (
-        f"no answer for {STALL_S} s; waiting for {where} from 2 worker {kind}, which are alive. The usual cause is a "
-        "disk that does not answer; raise stall_timeout_s if a batch may take that long.\nworker "
+        f"no answer for {STALL_S} s; waiting for {where} from 2 worker {kind}, which are alive. Often it is a disk "
+        "that does not answer, or an augment function that never returns: the stack below shows where. Raise "
+        "stall_timeout_s if a batch may take that long.\nworker "
     )
 
 
