@@ -84,6 +84,8 @@ class Trainer:
             if answer is None:
                 raise HangError(f"no {event!r} within {limit_s:g} s. {self._stacks()}")
             self._is_training = self._is_training and answer["event"] != "end"
+            if answer["event"] == "end" != event:
+                raise HangError(f"training ended before {event!r} {values}: {answer}")
             if answer["event"] == event and all(answer[name] == value for name, value in values.items()):
                 return answer
 

@@ -24,6 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import psutil
+import tensorflow as tf
 from coded import ROWS, class_of_row, coded_images, make_coded_file, one_hot, rows_of
 from remote import BATCH_SIZE
 
@@ -166,10 +167,20 @@ class Recorder(keras.Model):
         self.mapped_bytes: list[int] = []
 
     def train_step(self, data):
-        images, labels = data
+        # Compiled: when an interrupt meets steps that are run op by op, TensorFlow 2.21 itself can crash (in
+        # convert_to_eager_tensor), or stay in a "replica context" in which no later training works.
+        with tf.control_dependencies([tf.numpy_function(self.look, data, tf.int64)]):
+            return super().train_step(data)
+
+    def look(self, images, labels) -> np.int64:
+        """Within the compiled step: compare the batch."""
         self.check(self.step, images, labels)
         if self.command.get("keep"):
             self.kept.append((self.step, images, labels))
+        return np.int64(0)
+
+    def after_step(self) -> None:
+        """In the main thread, where an interrupt is raised."""
         self.step += 1
         self.say({"event": "step", "step": self.step})
         if self.command.get("at_step", [0])[0] == self.step:
@@ -177,7 +188,6 @@ class Recorder(keras.Model):
         time.sleep(self.command.get("step_s", 0.0))
         if self.command.get("watch_memory"):
             self.mapped_bytes.append(shared_bytes())
-        return super().train_step(data) if self.command.get("learn", True) else {"loss": 0.0}
 
     def check(self, step: int, images, labels) -> None:
         rows = self.sequence.rows_of(*divmod(step, len(self.sequence)))
@@ -226,13 +236,13 @@ CHANGES = {"truncate": truncate, "delete": delete, "replace": replace, "interrup
 
 
 def make_model() -> Recorder:
-    """A small model, built once a process and trained step by step in Python."""
+    """A small model, built and compiled once a process."""
     inputs = keras.Input((16, 16, 3), dtype="uint8")
     outputs = keras.layers.Dense(5, activation="softmax")(
         keras.layers.GlobalAveragePooling2D()(keras.layers.Rescaling(1 / 255)(inputs))
     )
     model = Recorder(inputs, outputs)
-    model.compile(optimizer="sgd", loss="categorical_crossentropy", run_eagerly=True)
+    model.compile(optimizer="sgd", loss="categorical_crossentropy")
     return model
 
 
@@ -255,18 +265,13 @@ def train(model: Recorder, command: dict, say) -> dict:
     epochs = command.get("epochs", 1)
     model.prepare(sequence, steps, say, command)
     start = time.monotonic()
-    answer = {"error": None}
-    try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        fit_generator(model, sequence, epochs=epochs, verbose=0)
-    except BaseException as error:
-        answer = _told(error)
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    after_step = keras.callbacks.LambdaCallback(on_train_batch_end=lambda step, logs: model.after_step())  # noqa: ARG005
+    answer = _told_by(lambda: fit_generator(model, sequence, epochs=epochs, verbose=0, callbacks=[after_step]))
     answer["at"] = time.monotonic()
     answer["seconds"] = answer["at"] - start
     model.check_kept()
     model.kept.clear()
+    tf.numpy_function(lambda: np.int64(0), [], tf.int64)  # TensorFlow lets go of arrays at its next call of Python
     model.sequence = None
     sequence.close()
     return answer | {
@@ -276,6 +281,20 @@ def train(model: Recorder, command: dict, say) -> dict:
         "position": list(sequence.position),
         "mapped_bytes": model.mapped_bytes,
     }
+
+
+def _told_by(function) -> dict:
+    """Call ``function``, in which an interrupt is heard; how it ended."""
+    try:
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            function()
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except BaseException as error:  # also a second interrupt, which may come before the line above
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return _told(error)
+    return {"error": None}
 
 
 def _told(error: BaseException) -> dict:
