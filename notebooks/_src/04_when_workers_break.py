@@ -318,8 +318,13 @@ import multiprocessing  # processes, and pipes between them
 
 def in_workers(work, count):
     fork = multiprocessing.get_context("fork")
-    answers = fork.SimpleQueue()
-    workers = [fork.Process(target=lambda n=n: answers.put((n, work(n)))) for n in range(count)]
+    answers, together = fork.SimpleQueue(), fork.Barrier(count)
+
+    def begin(number):
+        together.wait()  # until all are there
+        answers.put((number, work(number)))
+
+    workers = [fork.Process(target=begin, args=(number,)) for number in range(count)]
     for worker in workers:
         worker.start()
     found = dict(answers.get() for _ in workers)
