@@ -158,8 +158,9 @@ class DirectRows:
                 target[positions[item]] = block[within[item]]
 
     def _inflated(self, reads: _Reads, number: int, chunk: int, row: int) -> np.ndarray:
-        """All rows of a gzip chunk, (rows, bytes of a row) uint8. The last one of several rows is kept, for the next
-        batch in order begins in it.
+        """All rows of a gzip chunk, (rows, bytes of a row) uint8.
+
+        The last chunk of several rows is kept: when rows are read in order, the next batch begins in it.
         """
         last = self._last
         if last is not None and last[0] == chunk:

@@ -69,7 +69,7 @@ def check_validation(validation_data, validation_steps, validation_freq) -> None
     """Raises ValueError for settings of a validation that will not take place."""
     if validation_data is not None:
         return
-    given = [name for name, value in (("validation_steps", validation_steps),) if value is not None]
+    given = [] if validation_steps is None else ["validation_steps"]
     if isinstance(validation_freq, Container) or validation_freq != 1:
         given.append("validation_freq")
     if given:
