@@ -16,7 +16,8 @@ what                   what the caller gets                   who cleans up
 =====================  =====================================  ====================================================
 function raises        that exception, the worker's trace     nobody: the pool goes on
                        as cause
-a worker process dies  WorkerDiedError at the next get()      the pool is of no more use; close() ends the others
+a worker process dies  WorkerDiedError at the next get(),     the pool is of no more use; close() ends the others
+                       also when it was idle
 no answer in time      WorkerStalledError, with the stack of  close() kills processes; a thread cannot be killed,
                        the worker                             and is left behind (Python's end does not wait for it)
 closed meanwhile       CancelledError                         close() itself
@@ -306,12 +307,14 @@ class _Board:
             finally:
                 self._asked -= collections.Counter([item])
 
-    def next_item(self) -> int | None:
-        """The next item to make; None when the pool is closed."""
+    def next_item(self, patience_s: float):
+        """The next item to make; None when the pool is closed; ``_TIME_IS_UP`` when there is nothing to do."""
         with self._lock:
-            self._changed.wait_for(lambda: self._todo or self.closed)
+            came = self._changed.wait_for(lambda: self._todo or self.closed, patience_s)
             if self.closed:
                 return None
+            if not came:
+                return _TIME_IS_UP
             item = self._todo.popleft()
             self._in_work.add(item)
             return item
@@ -319,10 +322,16 @@ class _Board:
     def put(self, item: int, answer: object) -> None:
         with self._lock:
             self._in_work.discard(item)
-            if isinstance(answer, _Failed) and isinstance(answer.error, WorkerDiedError) and not self.closed:
-                self.dead = self.dead or answer.error
+            if isinstance(answer, _Failed) and isinstance(answer.error, WorkerDiedError):
+                self.tell_death(answer.error)
             if self._is_wanted(item):
                 self._ready[item] = answer
+            self._changed.notify_all()
+
+    def tell_death(self, error: WorkerDiedError) -> None:
+        with self._lock:
+            if not self.closed:
+                self.dead = self.dead or error
             self._changed.notify_all()
 
     def overdue_error(self) -> Exception | None:
@@ -359,18 +368,28 @@ class _Worker(threading.Thread):
         self._describe = describe
 
     def run(self) -> None:
-        while self._board.dead is None and (item := self._board.next_item()) is not None:
+        waited = "while it waited for its first task"
+        while self._board.dead is None and (item := self._board.next_item(_LOOK_MS / 1000)) is not None:
+            if item is _TIME_IS_UP:  # the other workers may have all the work for long: look after the idle process
+                death = self.maker.idle_death()
+                if death is not None:
+                    self._board.tell_death(self._died(death, waited))
+                continue
             self.item = item
             self._board.put(item, self._answer(item))
             self.item = None
+            waited = f"while it waited, after {self._describe(item)}"
+
+    def _died(self, death: _DeathError, when: str) -> WorkerDiedError:
+        error = WorkerDiedError(f"{self._words} {death.how} {when}. {death.advice}")
+        error.__cause__ = death.__cause__
+        return error
 
     def _answer(self, item: int):
         try:
             return self.maker.make(item)
         except _DeathError as death:
-            error = WorkerDiedError(f"{self._words} {death.how} while it made {self._describe(item)}. {death.advice}")
-            error.__cause__ = death.__cause__
-            return _Failed(error)
+            return _Failed(self._died(death, f"while it made {self._describe(item)}"))
         except Exception as error:
             return _Failed(error)
         except BaseException as error:  # without a word, sys.exit() would end the thread, and nobody would answer
@@ -408,6 +427,9 @@ class _Caller:
         own = [number for number, summary in enumerate(frames) if summary.filename == __file__]
         shown = frames[own[-1] + 1 if own else 0 :]
         return "".join(traceback.format_list(shown[-_STACK_FRAMES:])).rstrip()
+
+    def idle_death(self) -> None:
+        """A thread does not die alone."""
 
     def end(self) -> None:
         """A thread ends by itself when it sees that the board is closed."""
@@ -478,6 +500,10 @@ class _Process:
         return (
             "\n".join(shown) or f"  (it does not write its stack; the system says it is: {_state(self._process.pid)})"
         )
+
+    def idle_death(self) -> _DeathError | None:
+        """How the process, which is at nothing, ended; None while it lives."""
+        return None if self._process.poll() is None else self._death()
 
     def end(self) -> None:
         self._process.kill()  # it holds nothing that has to be put in order

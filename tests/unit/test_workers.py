@@ -306,10 +306,25 @@ def test_a_worker_killed_between_two_calls_is_reported():
         for item in (1, 2):
             with pytest.raises(WorkerDiedError) as caught:
                 pool.get(item)
-            assert str(caught.value) == (
+            assert re.sub("waited, after item 0", "made item 1", str(caught.value)) == (  # noticed before it was asked?
                 f"worker 1 (process {pid}) was ended by SIGKILL while it made item 1. The usual cause is memory: lower "
                 "workers, max_queue_size or batch_size."
             )
+
+
+def test_an_idle_worker_that_dies_is_noticed():
+    """Nobody asks for anything, as when the other worker gets all the work: the death is known within seconds."""
+    with WorkerPool(pid_of_worker, 1, processes=True, ahead=1) as pool:
+        pid = pool.get(0)
+        assert pool.overdue_error is None
+        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 5
+        while pool.overdue_error is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        with pytest.raises(WorkerDiedError) as caught:
+            pool.get(1)
+    assert caught.value is pool.overdue_error
+    assert str(caught.value).startswith(f"worker 1 (process {pid}) was ended by SIGKILL while it waited, after item 0.")
 
 
 @pytest.mark.parametrize("timeout_s", [0.2, 60])
