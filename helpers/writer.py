@@ -5,30 +5,50 @@
     with HDF5Writer("food.h5", (299, 299, 3), ["bread", "soup"]) as writer:
         writer.append("train", images, labels)  # as often as needed, in any order of splits
 
-Everything goes to ``food.h5.part``. At the end of the block the mean is stored, then ``complete``; the bytes are forced
-to the disk and the file is renamed. After an exception the part is removed, and an older ``food.h5`` is still there.
+Everything goes to ``food.h5.part`` (:mod:`helpers.part_file`). At the end of the block the mean is stored, then
+``complete``; the bytes are forced to the disk and the file is renamed. After an exception an older ``food.h5`` is still
+there, and the part is removed, unless :meth:`HDF5Writer.checkpoint` was called: ``resume=True`` goes on from there.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import weakref
-from collections.abc import Sequence
-from pathlib import Path
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import cv2
+import deflate
 import h5py
 import numpy as np
 
 from helpers import layout
 from helpers.images import decode_jpeg, encode_jpeg
+from helpers.part_file import PartFile
 
 CHUNK_ROWS = 1024  # rows of a chunk of labels or of references to JPEG bytes: one read serves many batches
 CHUNK_BYTES = 2**20  # HDF5 1.14 caches 1 MiB a dataset; a larger chunk would be written again at every append
+GZIP_LEVEL = 4  # h5py's own default
+CHECKED_BYTES = 2**24  # rows of a resumed part are read again in pieces of this size
 
-_writers: weakref.WeakValueDictionary[str, HDF5Writer] = weakref.WeakValueDictionary()  # open in this process, by part
+
+@dataclass(frozen=True)
+class PackedRows:
+    """Images as they are stored, with what the file says of them; made by :func:`pack_rows`, in any process."""
+
+    stored: np.ndarray | list[np.ndarray | bytes]  # (k, height, width, 3) uint8, JPEG bytes, or gzip bytes
+    crc32: np.ndarray  # (k,) uint32
+    sums: tuple[int, int, int]  # of the pixels that a reader will get, per channel
+
+
+def pack_rows(images: np.ndarray, storage: str = "raw", compression: str | None = None) -> PackedRows:
+    """Images (k, height, width, 3) uint8 in the form in which the file holds them."""
+    if storage == "jpeg":
+        stored = [np.frombuffer(encode_jpeg(image), np.uint8) for image in images]
+        return PackedRows(stored, _crc32(stored), _sums(map(decode_jpeg, stored)))
+    stored = images if compression is None else [_gzip(image) for image in images]
+    return PackedRows(stored, _crc32(images), _sums(images))
 
 
 class HDF5Writer:
@@ -41,14 +61,18 @@ class HDF5Writer:
     class_names : one name a class; class number i has name i.
     storage : "raw" (uint8 pixels, one image a chunk) or "jpeg" (encoded here at quality 95).
     label_kind : "onehot" (n, classes) uint8, or "sparse" (n,) int64.
+    compression : None, or "gzip" (level 4) for raw pixels. Photographs become little smaller and are read more slowly.
     seed, source : kept as attributes, for people who ask later where the file came from.
+    resume : go on from the last :meth:`checkpoint` of a writer that was stopped; :attr:`rows` says what is there, and
+        :attr:`state` what that writer noted. Where there is nothing to go on with, the file is begun anew.
 
     Raises
     ------
     ValueError
         An argument is wrong.
     HDF5FileError
-        On entering the block: the file cannot be made there, or another writer is making it.
+        On entering the block: the file cannot be made there, another writer is making it, or what is to be resumed was
+        begun with other arguments.
     """
 
     def __init__(
@@ -59,54 +83,51 @@ class HDF5Writer:
         *,
         storage: str = "raw",
         label_kind: str = "onehot",
+        compression: str | None = None,
         seed: int | None = None,
         source: str | None = None,
+        resume: bool = False,
     ):
-        self.path = Path(path)
-        # The working directory may change inside the block; a link is followed, its large file stays on its own disk.
-        self._final = self.path.resolve()
-        self.part = self._final.with_name(self._final.name + ".part")
+        self._part_file = PartFile(path, resume=resume)
+        self.path, self.part = self._part_file.path, self._part_file.part
         self.image_shape = _checked_shape(image_shape)
         self.class_names = _checked_names(class_names)
         self.storage = _one_of("storage", storage, layout.STORAGES)
         self.label_kind = _one_of("label_kind", label_kind, layout.LABEL_KINDS)
+        self.compression = _checked_compression(compression, storage)
         self.seed = _checked_seed(seed)
         self.source = source
         self.rows = dict.fromkeys(layout.SPLITS, 0)  # split -> rows written so far
-        self._file: h5py.File | None = None
-        self._sums = [0, 0, 0]  # of the training pixels, per channel; Python integers do not overflow
-        self._part_id: tuple[int, int] | None = None  # of the part file as it was made
+        self.state: dict | None = None  # given to the last checkpoint of the writer that is resumed
+        self._sums = [0, 0, 0]  # of the training pixels, per channel
 
     def __repr__(self) -> str:
-        state = "open" if self._file is not None else "closed"
+        state = "open" if self._part_file.is_open else "closed"
         rows = ", ".join(f"{split} {rows}" for split, rows in self.rows.items())
         return f"<HDF5Writer {self.path} ({state}): {rows}; {self.storage}, {self.label_kind}>"
 
     def __enter__(self) -> HDF5Writer:
-        self._file = _create(self.path, self.part)
-        self._part_id = _file_id(self.part)
-        _writers[str(self.part.resolve())] = self
-        self.rows = dict.fromkeys(layout.SPLITS, 0)
-        self._sums = [0, 0, 0]
+        self._part_file.__enter__()
         try:
-            self._create_attributes()
-            for split in layout.SPLITS:
-                self._create_datasets(split)
+            if self._part_file.state is None:
+                self._part_file.run(self._begin)
+            else:
+                self._part_file.run(self._check_same_arguments)
+                self._go_on(self._part_file.state)
         except BaseException:
-            self.discard()
+            self._part_file.abandon()
             raise
         return self
 
     def __exit__(self, kind, *_) -> None:
-        if kind is not None:
-            self.discard()
-            return
-        self._writable()
-        try:
-            self._finish()
-        except BaseException:
-            self.discard()
-            raise
+        if kind is None:
+            self._writable()
+            try:
+                self._finish()
+            except BaseException:
+                self._part_file.abandon()
+                raise
+        self._part_file.abandon()
 
     def append(self, split: str, images: np.ndarray, labels) -> None:
         """Add rows to ``split``.
@@ -122,30 +143,93 @@ class HDF5Writer:
         ValueError
             Split, shape, type, length or a class number is wrong. Nothing of this call is written then.
         """
-        file = self._writable()
+        self._writable()
         _one_of("split", split, layout.SPLITS)
         self._check_images(images)
-        numbers = self._class_numbers(labels, len(images))
+        self._class_numbers(labels, len(images))
+        self.append_packed(split, pack_rows(images, self.storage, self.compression), labels)
+
+    def append_packed(self, split: str, rows: PackedRows, labels) -> None:
+        """Add rows that :func:`pack_rows` made, in a worker process perhaps, for the same storage and compression."""
+        file = self._writable()
+        _one_of("split", split, layout.SPLITS)
+        numbers = self._class_numbers(labels, len(rows.stored))
         try:
-            self._write(file, split, images, numbers)
+            self._part_file.run(self._write, file, split, rows, numbers)
         except BaseException:
-            self.discard()  # half a row may be in the file: it must not be finished
+            self._part_file.abandon()  # half a row may be in the file: it must not be finished
             raise
+
+    def checkpoint(self, state: dict | None = None) -> None:
+        """What was appended so far outlives this process; ``state`` (what JSON can hold) is given to who resumes."""
+        self._writable()
+        self._part_file.checkpoint({"rows": self.rows, "sums": self._sums, "state": state})
+
+    def check_rows(self) -> Iterator[int]:
+        """Compare all rows with their CRC-32, as after a power cut; gives the number of rows in each piece checked.
+
+        Raises
+        ------
+        HDF5FileError
+            A row is not what was written.
+        """
+        file = self._writable()
+        for split in layout.SPLITS:
+            images = file[layout.image_dataset(split)]
+            sums = file[layout.crc_dataset(images.name.lstrip("/"))]
+            step = max(1, CHECKED_BYTES // int(np.prod(self.image_shape)))
+            for start in range(0, len(images), step):
+                stored, crc32 = self._part_file.run(_read_both, images, sums, start, start + step)
+                wrong = np.flatnonzero(_crc32(stored) != crc32)
+                if len(wrong):
+                    raise layout.HDF5FileError(
+                        errno.EIO,
+                        f"row {start + wrong[0]} of {images.name.lstrip('/')} in {self.part} is not what was written "
+                        "(a power cut can do that). It cannot be resumed: begin the file anew.",
+                    )
+                yield len(stored)
 
     def discard(self) -> None:
         """Close and remove the part file; the final name is not touched. A second call does nothing."""
-        if self._file is None:
-            return
-        with contextlib.suppress(OSError, RuntimeError):  # on a full disk closing fails as well
-            self._file.close()
-        self._release()
-        if _file_id(self.part) == self._part_id:
-            self.part.unlink(missing_ok=True)
+        self._part_file.discard()
 
     # -- steps of the block -------------------------------------------------------------------------------------------
 
+    def _begin(self) -> None:
+        self.state = None
+        self.rows = dict.fromkeys(layout.SPLITS, 0)
+        self._sums = [0, 0, 0]
+        self._create_attributes()
+        for split in layout.SPLITS:
+            self._create_datasets(split)
+
+    def _go_on(self, state: dict) -> None:
+        self.state = state["state"]
+        self.rows = state["rows"]
+        self._sums = state["sums"]
+
+    def _check_same_arguments(self) -> None:
+        file = self._part_file.file
+        images, labels = file[layout.image_dataset("train")], file[layout.label_dataset("train")]
+        begun = {
+            "class_names": tuple(file.attrs[layout.CLASS_NAMES]),
+            "storage": "raw" if images.ndim == 4 else "jpeg",
+            "image_shape": tuple(images.shape[1:]) if images.ndim == 4 else layout.stored_image_shape(images),
+            "label_kind": "onehot" if labels.ndim == 2 else "sparse",
+            "compression": images.compression,
+            "seed": file.attrs.get(layout.SEED),
+            "source": file.attrs.get(layout.SOURCE),
+        }
+        for name, value in begun.items():
+            if getattr(self, name) != value:
+                raise layout.HDF5FileError(
+                    errno.EINVAL,
+                    f"{self.part} was begun with {name}={value!r}, and is to be resumed with {getattr(self, name)!r}. "
+                    "Use the same arguments, or begin it anew: resume=False.",
+                )
+
     def _create_attributes(self) -> None:
-        attributes = self._file.attrs
+        attributes = self._part_file.file.attrs
         attributes[layout.COMPLETE] = False
         attributes.create(layout.CLASS_NAMES, list(self.class_names), dtype=h5py.string_dtype("utf-8"))
         attributes[layout.VERSION] = layout.KIT_VERSION
@@ -156,31 +240,36 @@ class HDF5Writer:
 
     def _create_datasets(self, split: str) -> None:
         images, labels = layout.image_dataset(split), layout.label_dataset(split)
-        if self.storage == "raw":
-            self._create_dataset(images, self.image_shape, np.uint8, rows=1)  # any order of rows costs the same
+        if self.storage == "raw":  # any order of rows costs the same
+            self._create_dataset(images, self.image_shape, np.uint8, rows=1, compression=self.compression)
         else:
-            self._create_dataset(images, (), h5py.vlen_dtype(np.uint8), rows=CHUNK_ROWS)
-            self._file[images].attrs[layout.IMAGE_SHAPE] = self.image_shape
+            data = self._create_dataset(images, (), h5py.vlen_dtype(np.uint8), rows=CHUNK_ROWS)
+            data.attrs[layout.IMAGE_SHAPE] = self.image_shape
         if self.label_kind == "onehot":
             classes = len(self.class_names)
             self._create_dataset(labels, (classes,), np.uint8, rows=min(CHUNK_ROWS, max(1, CHUNK_BYTES // classes)))
         else:
             self._create_dataset(labels, (), np.int64, rows=CHUNK_ROWS)
+        self._create_dataset(layout.crc_dataset(images), (), np.uint32, rows=CHUNK_ROWS)
 
-    def _create_dataset(self, name: str, row_shape: tuple[int, ...], dtype, rows: int) -> None:
-        self._file.create_dataset(name, (0, *row_shape), dtype, maxshape=(None, *row_shape), chunks=(rows, *row_shape))
+    def _create_dataset(self, name: str, row_shape: tuple[int, ...], dtype, rows: int, compression=None):
+        return self._part_file.file.create_dataset(
+            name,
+            (0, *row_shape),
+            dtype,
+            maxshape=(None, *row_shape),
+            chunks=(rows, *row_shape),
+            compression=compression,
+            compression_opts=None if compression is None else GZIP_LEVEL,
+        )
 
-    def _write(self, file: h5py.File, split: str, images: np.ndarray, numbers: np.ndarray) -> None:
-        start = self.rows[split]
-        if self.storage == "jpeg":
-            encoded = [np.frombuffer(encode_jpeg(image), np.uint8) for image in images]
-            images = map(decode_jpeg, encoded)  # the mean is that of the pixels a reader will get
-            _extend(file[layout.image_dataset(split)], start, encoded)
-        else:
-            _extend(file[layout.image_dataset(split)], start, images)
+    def _write(self, file: h5py.File, split: str, rows: PackedRows, numbers: np.ndarray) -> None:
+        start, name = self.rows[split], layout.image_dataset(split)
+        _extend(file[name], start, rows.stored, packed=self.compression is not None)
         _extend(file[layout.label_dataset(split)], start, self._stored_labels(numbers))
+        _extend(file[layout.crc_dataset(name)], start, rows.crc32)
         if split == "train":
-            self._add_to_mean(images)
+            self._sums = [total + more for total, more in zip(self._sums, rows.sums, strict=True)]
         self.rows[split] += len(numbers)
 
     def _stored_labels(self, numbers: np.ndarray) -> np.ndarray:
@@ -188,43 +277,25 @@ class HDF5Writer:
             return numbers
         return (numbers[:, np.newaxis] == np.arange(len(self.class_names))).astype(np.uint8)
 
-    def _add_to_mean(self, images) -> None:
-        for image in images:
-            for channel, value in enumerate(cv2.sumElems(image)[:3]):  # doubles, exact up to 2**53
-                self._sums[channel] += int(value)
-
     def _finish(self) -> None:
-        file = self._file
+        self._part_file.run(self._complete, self._part_file.file)
+        self._part_file.finish()
+
+    def _complete(self, file: h5py.File) -> None:
         pixels = self.rows["train"] * self.image_shape[0] * self.image_shape[1]
         if pixels:
             file.attrs[layout.MEAN] = np.array([total / pixels for total in self._sums])
-        file.flush()
         file.attrs[layout.COMPLETE] = True
-        file.close()
-        if _file_id(self.part) != self._part_id:  # where disks cannot lock, nothing keeps two writers apart
-            raise layout.HDF5FileError(
-                errno.EBUSY,
-                f"another HDF5Writer made {self.part} anew while this one wrote {self.path.name}; what this one wrote "
-                "is lost. Wait for the other, then build again.",
-            )
-        _force_to_disk(self.part)
-        self.part.replace(self._final)
-        _force_folder_to_disk(self._final.parent)
-        self._release()
-
-    def _release(self) -> None:
-        self._file = None
-        _writers.pop(str(self.part.resolve()), None)
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def _writable(self) -> h5py.File:
-        if self._file is None:
+        if not self._part_file.is_open:
             raise ValueError(
                 f"the writer of {self.path} is not open. Use it as `with HDF5Writer(...) as writer:`; after an append "
                 "that failed while writing, start the file again."
             )
-        return self._file
+        return self._part_file.file
 
     def _check_images(self, images) -> None:
         wanted = f"(k, {', '.join(map(str, self.image_shape))}) uint8"
@@ -261,13 +332,42 @@ class HDF5Writer:
         return labels.astype(np.int64)
 
 
-def _extend(data: h5py.Dataset, start: int, values: np.ndarray | list[np.ndarray]) -> None:
+def _read_both(images: h5py.Dataset, sums: h5py.Dataset, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+    return images[start:stop], sums[start:stop]
+
+
+def _extend(data: h5py.Dataset, start: int, values: np.ndarray | list, *, packed: bool = False) -> None:
     data.resize(start + len(values), axis=0)
-    if isinstance(values, np.ndarray):
+    if packed:  # chunks of one image
+        for row, value in enumerate(values, start):
+            data.id.write_direct_chunk((row, 0, 0, 0), value)
+    elif isinstance(values, np.ndarray):
         data[start:] = values
     else:  # rows of different length
         for row, value in enumerate(values, start):
             data[row] = value
+
+
+def _gzip(image: np.ndarray) -> bytes:
+    """What HDF5's gzip filter would store; by libdeflate, which is faster."""
+    return bytes(deflate.zlib_compress(np.ascontiguousarray(image), GZIP_LEVEL))
+
+
+def _sums(images) -> tuple[int, int, int]:
+    totals = [
+        0,
+        0,
+        0,
+    ]  # Python integers do not overflow; OpenCV's doubles are exact up to 2**53, an image's sum is less
+    for image in images:
+        for channel, value in enumerate(cv2.sumElems(image)[:3]):
+            totals[channel] += int(value)
+    return tuple(totals)
+
+
+def _crc32(rows) -> np.ndarray:
+    """CRC-32 of each row's bytes, (n,) uint32."""
+    return np.fromiter((zlib.crc32(np.ascontiguousarray(row)) for row in rows), np.uint32, len(rows))
 
 
 def _numbers_of_onehot(labels: np.ndarray, classes: int) -> np.ndarray:
@@ -304,6 +404,14 @@ def _checked_names(class_names: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+def _checked_compression(compression: str | None, storage: str) -> str | None:
+    if compression not in {None, "gzip"}:
+        raise ValueError(f'compression must be None or "gzip"; got {compression!r}.')
+    if compression and storage == "jpeg":
+        raise ValueError('compression="gzip" is for storage="raw"; JPEG bytes are packed already. Leave it out.')
+    return compression
+
+
 def _checked_seed(seed) -> int | None:
     if seed is not None and (not isinstance(seed, (int, np.integer)) or not -(2**63) <= seed < 2**63):
         raise ValueError(f"seed must be None or a whole number of at most 64 bits; got {seed!r}.")
@@ -314,71 +422,3 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
     return value
-
-
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
-def _create(path: Path, part: Path) -> h5py.File:
-    """Make the part file. One left behind by a writer that was killed is replaced; one in use is refused."""
-    if path.is_dir():
-        raise layout.HDF5FileError(
-            errno.EISDIR, f"{path} is a folder; an HDF5 file cannot replace it. Give a file name inside it."
-        )
-    if path.exists() and not path.is_file():
-        raise layout.HDF5FileError(
-            errno.EINVAL, f"{path} is a device, a pipe or the like; an HDF5 file cannot replace it. Give another name."
-        )
-    if not part.parent.is_dir():
-        raise layout.HDF5FileError(errno.ENOENT, f"the folder {path.parent} does not exist. Create it first.")
-    if str(part.resolve()) in _writers or _is_locked(part):
-        raise layout.HDF5FileError(
-            errno.EBUSY,
-            f"{path} is being written by another HDF5Writer (its {part.name} is in use), in this or another process. "
-            "Wait for it, or stop it.",
-        )
-    try:
-        part.unlink(missing_ok=True)
-        # "v108" stores attributes above 64 kB (more than 4,000 class names); every HDF5 since 2008 reads it
-        return h5py.File(part, "x", libver=("v108", "latest"))
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise layout.HDF5FileError(
-            error.errno or errno.EIO, f"{part} cannot be made: {reason}. Choose a folder that this user may write to."
-        ) from error
-
-
-def _file_id(path: Path) -> tuple[int, int] | None:
-    """What tells this file from another one that gets its name later; None when there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _is_locked(part: Path) -> bool:
-    """Whether another process holds HDF5's lock on this file; creating over it would cut it before the lock is seen."""
-    if not part.is_file():
-        return False
-    try:
-        h5py.File(part, "r+").close()
-    except OSError as error:
-        return "unable to lock file" in str(error) and error.errno in {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES}
-    return False
-
-
-def _force_to_disk(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-def _force_folder_to_disk(folder: Path) -> None:
-    """Make a rename last through a power cut; Windows does so by itself and cannot open folders."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -140,7 +140,7 @@ def test_the_final_name_appears_at_the_end_only(tmp_path):
             layout.HDF5FileError, match=r"food\.h5\.part lies beside it: its builder has not finished\."
         ):
             layout.read_file_info(path)
-        assert not writer._file.attrs["complete"]
+        assert not writer._part_file.file.attrs["complete"]
     assert [file.name for file in tmp_path.iterdir()] == ["food.h5"]
 
 
@@ -183,7 +183,7 @@ def test_failed_write_cannot_be_finished(tmp_path, monkeypatch):
 
 def test_failed_rename_leaves_no_part(tmp_path, monkeypatch):
     """An error after the last row still removes the part and lets another writer start."""
-    monkeypatch.setattr("helpers.writer._force_to_disk", _disk_full)
+    monkeypatch.setattr(os, "fsync", _disk_full)
     with pytest.raises(OSError, match="No space left on device"):
         write_good_file(tmp_path / "food.h5")
     assert list(tmp_path.iterdir()) == []
@@ -421,7 +421,7 @@ def test_targets_that_cannot_be_written(tmp_path, case, make, message):
 
 def test_folder_that_may_not_be_written(tmp_path, monkeypatch):
     """The system's reason is in the sentence. (Simulated: tests may run as root, who may write anywhere.)"""
-    monkeypatch.setattr(h5py, "File", _denied)
+    monkeypatch.setattr(os, "open", _denied)
     path = tmp_path / "food.h5"
     with pytest.raises(layout.HDF5FileError) as raised, HDF5Writer(path, SHAPE, NAMES):
         pytest.fail("the block ran")
@@ -431,7 +431,7 @@ def test_folder_that_may_not_be_written(tmp_path, monkeypatch):
 
 
 def _denied(*_, **__):
-    raise PermissionError(13, "Unable to create file (permission denied)")
+    raise PermissionError(13, "Permission denied")
 
 
 def test_append_needs_the_with_block(tmp_path):

@@ -1,0 +1,310 @@
+"""Files in the making: killed at every single step, resumed, and equal to what an uninterrupted writer makes."""
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+from helpers import HDF5Writer, layout, part_file
+from helpers.part_file import PartFile
+
+SHAPE = (12, 16, 3)
+NAMES = ["bread", "soup"]
+BATCHES = [("train", 5), ("valid", 2), ("train", 7), ("test", 1), ("train", 4)]
+CASES = {
+    "raw": {},
+    "gzip": {"compression": "gzip"},
+    "jpeg, class numbers": {"storage": "jpeg", "label_kind": "sparse"},
+}
+
+
+def batches():
+    """(split, images, labels), the same in every call."""
+    rng = np.random.default_rng(0)
+    for split, count in BATCHES:
+        yield split, rng.integers(0, 256, (count, *SHAPE), np.uint8), rng.integers(0, 2, count)
+
+
+def write(path, options, resume=False):
+    """Write all batches with a checkpoint after each; returns at which batch it began."""
+    with HDF5Writer(path, SHAPE, NAMES, seed=3, source="test", resume=resume, **options) as writer:
+        begin = writer.state["batches"] if writer.state else 0
+        assert sum(writer.rows.values()) == sum(count for _, count in BATCHES[:begin])
+        assert sum(writer.check_rows()) == sum(writer.rows.values())
+        for number, (split, images, labels) in enumerate(batches()):
+            if number >= begin:
+                writer.append(split, images, labels)
+                writer.checkpoint({"batches": number + 1})
+    return begin
+
+
+def content(path):
+    """All that a reader can see in the file."""
+    with h5py.File(path, "r") as file:
+        found = {name: [np.asarray(row).tobytes() for row in file[name]] for name in layout.dataset_names(file)}
+        return found, {name: np.asarray(value).tolist() for name, value in file.attrs.items()}
+
+
+class Death:
+    """From step ``number`` on, of which half is still done, nothing reaches the disk: what a kill leaves behind."""
+
+    def __init__(self, monkeypatch, number):
+        self.left = number
+        file, path = part_file._JournaledFile, part_file.Path
+        put, cut, write_all = file._put, file.cut, part_file._write_all
+        replace, unlink = path.replace, path.unlink
+        cuts = {
+            "put": (
+                file,
+                "_put",
+                lambda self, data: put(self, data),
+                lambda self, data: put(self, data[: len(data) // 2]),
+            ),
+            "cut": (file, "cut", cut, lambda self, size: size),
+            "journal": (part_file, "_write_all", write_all, lambda fd, data: write_all(fd, data[: len(data) // 2])),
+            "rename": (path, "replace", replace, lambda self, target: target),
+            "unlink": (path, "unlink", unlink, lambda self, missing_ok=False: None),
+        }
+        for target, name, whole, half in cuts.values():
+            monkeypatch.setattr(target, name, self.step(whole, half))
+
+    def step(self, whole, half):
+        def function(*args, **kwargs):
+            self.left -= 1
+            if self.left > 0:
+                return whole(*args, **kwargs)
+            if self.left == 0:
+                return half(*args, **kwargs)
+            return len(args[1]) if args[1:] and isinstance(args[1], (bytes, memoryview)) else None
+
+        return function
+
+
+def write_until_killed(path, options, number, resume=False):
+    """Write, killed at step ``number``; whether there were so many steps."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        death = Death(monkeypatch, number)
+        try:
+            write(path, options, resume)
+        except (OSError, RuntimeError, ValueError, KeyError):
+            assert death.left <= 0  # what is left of the program, which a real kill ends, meets odd things
+    return death.left <= 0
+
+
+def fail_after_a_checkpoint(part, writer=None):
+    part.file["a"] = [1, 2, 3]
+    (part if writer is None else writer).checkpoint({"done": 3})
+    part.file["a"][...] = 0
+    raise ZeroDivisionError
+
+
+def fail_after_rows(writer, images):
+    """Where row 2 lies in the part, once a checkpoint holds it."""
+    writer.append("train", images, [0, 1, 0, 1])
+    writer.checkpoint()
+    PLACES.append(writer._part_file.file["train_img"].id.get_chunk_info(2).byte_offset)
+    raise ZeroDivisionError
+
+
+PLACES: list[int] = []
+
+
+def names(folder):
+    return sorted(file.name for file in folder.iterdir())
+
+
+@pytest.mark.parametrize("options", CASES.values(), ids=CASES.keys())
+def test_killed_at_any_step_it_is_resumed_and_equal(tmp_path, options):
+    """After each prefix of the steps that reach the disk, resuming ends with equal content, and loses no checkpoint."""
+    write(tmp_path / "whole.h5", options)
+    wanted = content(tmp_path / "whole.h5")
+    path, begun, number = tmp_path / "killed.h5", [], 1
+    while write_until_killed(path, options, number):
+        if path.exists():
+            assert content(path) == wanted
+        begun.append(write(path, options, resume=True))
+        assert content(path) == wanted
+        assert names(tmp_path) == ["killed.h5", "whole.h5"]
+        path.unlink()
+        number += 1
+    renamed = begun.index(5) + begun[begun.index(5) :].index(0)  # nothing is left to resume once it has its name
+    assert begun[:renamed] == sorted(begun[:renamed])  # a later kill never loses an earlier checkpoint
+    assert set(begun) == {0, 1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("options", CASES.values(), ids=CASES.keys())
+def test_the_resuming_may_be_killed_too(tmp_path, options):
+    """Killed at each step of taking the part back and going on, no checkpoint is lost."""
+    write(tmp_path / "whole.h5", options)
+    wanted = content(tmp_path / "whole.h5")
+    left = tmp_path / "left"
+    left.mkdir()
+    steps = next(number for number in range(1, 1000) if not write_until_killed(tmp_path / "steps.h5", options, number))
+    write_until_killed(left / "killed.h5", options, int(0.7 * steps))
+    assert set(names(left)) >= {"killed.h5.part", "killed.h5.part.journal"}
+    path, number = tmp_path / "again" / "killed.h5", 1
+    shutil.copytree(left, path.parent)
+    while write_until_killed(path, options, number, resume=True):
+        assert path.exists() or write(path, options, resume=True) >= 3
+        assert content(path) == wanted
+        shutil.rmtree(path.parent)
+        shutil.copytree(left, path.parent)
+        number += 1
+    assert number > 10
+
+
+def test_a_killed_process_leaves_a_part_that_can_be_resumed(tmp_path):
+    """SIGKILL itself, with HDF5's own caches full of what was not written yet."""
+    path = tmp_path / "food.h5"
+    code = (
+        "import os, signal, sys, numpy as np; from helpers import HDF5Writer\n"
+        "with HDF5Writer(sys.argv[1], (12, 16, 3), ['a'], storage='jpeg') as writer:\n"
+        "    writer.append('train', np.full((50, 12, 16, 3), 7, np.uint8), [0] * 50)\n"
+        "    writer.checkpoint({'read': 50})\n"
+        "    writer.append('train', np.full((900, 12, 16, 3), 8, np.uint8), [0] * 900)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == -9
+    with HDF5Writer(path, SHAPE, ["a"], storage="jpeg", resume=True) as writer:
+        assert (writer.rows["train"], writer.state) == (50, {"read": 50})
+    assert layout.read_file_info(path).splits["train"] == 50
+
+
+def test_after_an_exception_a_part_with_a_checkpoint_stays(tmp_path):
+    """And the older file of that name, too; a writer that does not resume begins anew."""
+    path = tmp_path / "food.h5"
+    path.write_bytes(b"older")
+    with pytest.raises(ZeroDivisionError), PartFile(path) as part:
+        fail_after_a_checkpoint(part)
+    assert path.read_bytes() == b"older"
+    assert names(tmp_path) == ["food.h5", "food.h5.part", "food.h5.part.journal"]
+    with PartFile(path, resume=True) as part:
+        assert part.state == {"done": 3}
+        assert part.file["a"][:].tolist() == [1, 2, 3]
+    with PartFile(path) as part:
+        assert part.state is None
+        assert list(part.file) == []
+    assert names(tmp_path) == ["food.h5"]
+
+
+def test_a_full_disk_costs_nothing_of_the_last_checkpoint(tmp_path, monkeypatch):
+    """Wherever the room ends, in the file or in its journal: one OSError, and it can go on."""
+    path = tmp_path / "food.h5"
+    whole = tmp_path / "whole.h5"
+    write(whole, {})
+    put, write_all = part_file._JournaledFile._put, part_file._write_all
+    begun = []
+    for room in range(2_000, 90_000, 3_000):
+        left = [room]
+
+        def full(function, data, *args, left=left):
+            left[0] -= len(data)
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return function(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(part_file._JournaledFile, "_put", lambda file, data: full(put, data, file, data))
+            patch.setattr(part_file, "_write_all", lambda to, data: full(write_all, data, to, data))
+            with contextlib.suppress(OSError):
+                write(path, {})
+        begun.append(5 if path.exists() else write(path, {}, resume=True))
+        assert content(path) == content(whole)
+        path.unlink()
+    assert len(set(begun)) > 3
+
+
+def test_what_was_begun_with_other_arguments_is_not_resumed(tmp_path):
+    """Rows of two kinds never come into one file."""
+    path = tmp_path / "food.h5"
+    with pytest.raises(ZeroDivisionError), HDF5Writer(path, SHAPE, NAMES, seed=1) as writer:
+        fail_after_a_checkpoint(writer._part_file, writer)
+    with pytest.raises(layout.HDF5FileError) as caught, HDF5Writer(path, SHAPE, ["soup", "bread"], seed=1, resume=True):
+        pytest.fail("the block ran")
+    assert str(caught.value) == (
+        f"{path}.part was begun with class_names=('bread', 'soup'), and is to be resumed with ('soup', 'bread'). Use "
+        "the same arguments, or begin it anew: resume=False."
+    )
+    with HDF5Writer(path, SHAPE, NAMES, seed=1, resume=True) as writer:
+        assert writer.state == {"done": 3}
+
+
+def test_rows_that_a_power_cut_lost_are_noticed(tmp_path):
+    """A row of the part that is not what was written is named before anything is added."""
+    path = tmp_path / "food.h5"
+    images = np.arange(4 * 576).reshape(4, *SHAPE).astype(np.uint8)
+    with pytest.raises(ZeroDivisionError), HDF5Writer(path, SHAPE, NAMES) as writer:
+        fail_after_rows(writer, images)
+    with writer.part.open("r+b") as file:
+        file.seek(PLACES.pop() + 5)
+        file.write(b"\xff\xfe")
+    with (
+        pytest.raises(layout.HDF5FileError) as caught,
+        HDF5Writer(path, SHAPE, NAMES, resume=True) as writer,
+    ):
+        list(writer.check_rows())
+    assert str(caught.value) == (
+        f"row 2 of train_img in {path}.part is not what was written (a power cut can do that). It cannot be resumed: "
+        "begin the file anew."
+    )
+
+
+def test_a_failed_write_is_never_forgotten(tmp_path, monkeypatch):
+    """Who catches the error of a full disk cannot finish the file all the same: it would not be whole."""
+    monkeypatch.setattr(part_file._JournaledFile, "_put", full_disk)
+    with pytest.raises(OSError, match="No space left on device"), PartFile(tmp_path / "food.h5") as part:
+        ignore_a_full_disk(part)
+    assert names(tmp_path) == []
+
+
+def ignore_a_full_disk(part):
+    with contextlib.suppress(OSError):
+        part.run(part.file.create_dataset, "a", (1_000_000,), "f8", np.zeros(1_000_000))
+    part.finish()
+
+
+def full_disk(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("cut", [0, 5, 30])
+def test_a_journal_that_says_nothing_is_no_checkpoint(tmp_path, cut):
+    """Empty, cut short or foreign: the file is begun anew."""
+    path = tmp_path / "food.h5"
+    with pytest.raises(ZeroDivisionError), PartFile(path) as part:
+        fail_after_a_checkpoint(part)
+    journal = tmp_path / "food.h5.part.journal"
+    text = journal.read_bytes()
+    journal.write_bytes(text[:cut])
+    with PartFile(path, resume=True) as part:
+        assert part.state is None
+
+
+def test_a_forgotten_part_file_ends_quietly(tmp_path):
+    """Never closed, at Python's end: no crash, no message, and no part without a checkpoint."""
+    code = (
+        "import sys; from helpers.part_file import PartFile\n"
+        "part = PartFile(sys.argv[1]).__enter__(); part.file['a'] = [1] * 100_000; print('end')"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "food.h5")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "end\n", "")
+    assert names(tmp_path) == []
+
+
+def test_outside_of_the_block_there_is_no_file(tmp_path):
+    """The sentence says how to use it; abandoning and discarding twice is quiet."""
+    part = PartFile(tmp_path / "food.h5")
+    with pytest.raises(ValueError, match=r"^the part file of .*food\.h5 is not open\. Use it as `with PartFile"):
+        _ = part.file
+    with part:
+        assert repr(part) == f"<PartFile {tmp_path / 'food.h5'} (open)>"
+    part.abandon()
+    part.discard()
+    assert repr(part) == f"<PartFile {tmp_path / 'food.h5'} (closed)>"
