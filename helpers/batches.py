@@ -15,11 +15,13 @@ import threading
 from collections.abc import Callable, Sequence
 
 import cv2
+import h5py
 import numpy as np
 
 from helpers import layout
 from helpers.augment import check_image
 from helpers.order import EpochOrder
+from helpers.places import find_places
 from helpers.reader import RowReader
 
 _LABEL_ROWS_AT_ONCE = 8_192  # under 1 MB of one-hot rows of 101 classes
@@ -62,6 +64,7 @@ class BatchSource:
         if self.n == 0:
             empty = f"{self.split_info.images} in {path} has no rows" if rows is None else "rows is empty"
             raise ValueError(f"{empty}: there is nothing to serve.")
+        self._check_written()
         self.order = EpochOrder(
             self.n, batch_size, _resolve_shuffle(shuffle, split, rows), seed, shard=shard, drop_last=drop_last
         )
@@ -136,6 +139,16 @@ class BatchSource:
         self._reader.close()
         self._closed = True
 
+    def _check_written(self) -> None:
+        rows = np.arange(self.n) if self._rows is None else self._rows
+        unwritten = rows[self._reader.unwritten(rows)]
+        if len(unwritten):
+            raise layout.IncompleteFileError(
+                f"{len(unwritten)} rows of {self.split_info.images} in {self.split_info.path} were never written, and "
+                f"would be black images; the first is row {unwritten[0]}. The process that wrote the file was stopped, "
+                "or the file is damaged. Build it again, or leave these rows out: rows=."
+            )
+
     def _labels(self, rows: np.ndarray, empty: Callable) -> np.ndarray:
         numbers = self._class_numbers[rows]
         if self.label_kind == "sparse":
@@ -197,15 +210,8 @@ def read_class_numbers(info: layout.SplitInfo) -> tuple[np.ndarray, int]:
     LayoutError
         A one-hot row is not one 1 among zeros, a number is outside the classes, or nothing says how many there are.
     """
-    numbers = np.empty(info.n, dtype=np.int64)
-    with layout.open_file(info.path) as file:
-        data = layout.find_dataset(file, info.labels)
-        for start in range(0, info.n, _LABEL_ROWS_AT_ONCE):
-            stored = data[start : start + _LABEL_ROWS_AT_ONCE]
-            if info.label_kind == "onehot":
-                _check_onehot(info, stored, start)
-                stored = stored.argmax(axis=1)
-            numbers[start : start + len(stored)] = stored
+    with layout.open_file(info.path) as file, layout.clear_damage(info.path):
+        numbers = _stored_numbers(info, layout.find_dataset(file, info.labels))
     count = info.num_classes
     if count is None:
         raise layout.LayoutError(
@@ -219,6 +225,24 @@ def read_class_numbers(info: layout.SplitInfo) -> tuple[np.ndarray, int]:
             f"classes (0 to {count - 1}). Labels that start at 1 must be lowered by 1."
         )
     return _frozen(numbers), count
+
+
+def _stored_numbers(info: layout.SplitInfo, data: h5py.Dataset) -> np.ndarray:
+    places = find_places(data, info.path, info.labels)  # also says that there are as many rows as it claims
+    unwritten = [] if places is None else np.flatnonzero(places.unwritten(np.arange(info.n)))
+    if len(unwritten):
+        raise layout.IncompleteFileError(
+            f"{len(unwritten)} rows of {info.labels} in {info.path} were never written; the first is row "
+            f"{unwritten[0]}. The process that wrote the file was stopped, or the file is damaged. Build it again."
+        )
+    numbers = np.empty(info.n, dtype=np.int64)
+    for start in range(0, info.n, _LABEL_ROWS_AT_ONCE):
+        stored = data[start : start + _LABEL_ROWS_AT_ONCE]
+        if info.label_kind == "onehot":
+            _check_onehot(info, stored, start)
+            stored = stored.argmax(axis=1)
+        numbers[start : start + len(stored)] = stored
+    return numbers
 
 
 def _check_onehot(info: layout.SplitInfo, stored: np.ndarray, start: int) -> None:

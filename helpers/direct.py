@@ -16,6 +16,7 @@ import contextlib
 import errno
 import os
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import deflate
@@ -23,6 +24,7 @@ import h5py
 import numpy as np
 
 from helpers.layout import HDF5FileError, open_file
+from helpers.places import MISSING, Places
 
 try:
     import fcntl
@@ -30,8 +32,7 @@ except ImportError:  # Windows
     fcntl = None
 
 _NUMBERS = "biufc"  # kinds of NumPy types that HDF5 stores as they lie in memory
-_MISSING = -1  # a chunk that was never written: HDF5 makes its rows from the fill value
-_LARGEST_KEPT_BYTES = 64 * 2**20  # of one inflated chunk; as much as HDF5's own cache may take in a reader
+LARGEST_KEPT_BYTES = 64 * 2**20  # of one inflated chunk; as much as HDF5's own cache may take in a reader
 _ADVICE_BYTES = 2**17  # Linux heeds one wish up to the disk's read-ahead window, 128 kB by default, and drops the rest
 
 
@@ -42,15 +43,16 @@ class DirectRows:
     descriptor; a forked child opens its own.
     """
 
-    def __init__(self, data: h5py.Dataset, path: Path, name: str, state: tuple[int, int]):
+    def __init__(self, places: Places, row_bytes: int, has_gzip: bool, path: Path, name: str, state: tuple[int, int]):
         self._path = path
         self._name = name
         self._state = state
-        self._row_bytes = int(np.prod(data.shape[1:], dtype=np.int64)) * data.dtype.itemsize
-        # Contiguous rows are one chunk that holds them all.
-        self._rows_a_chunk = len(data) if data.chunks is None else data.chunks[0]
-        self._offsets, self._sizes, self._packed = _places(data)
-        self._files: dict[int, _File] = {}
+        self._row_bytes = row_bytes
+        self._rows_a_chunk = places.rows_a_chunk
+        self._offsets, self._sizes = places.offsets, places.sizes
+        # Bit 0 of the mask set: this chunk was stored without gzip.
+        self._packed = (places.offsets != MISSING) & (places.masks & 1 == 0) & has_gzip
+        self.files = FileOfProcess(path)
         self._forget()
 
     def read(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -63,36 +65,33 @@ class DirectRows:
         HDF5FileError
             The file is gone or was written anew, its bytes end too early, or a chunk does not inflate.
         """
-        chunks = rows // self._rows_a_chunk
-        stored, packed = self._offsets[chunks] != _MISSING, self._packed[chunks]
-        file = self._file()
+        wanted = self._wanted(rows)
+        file = self.files.get()
         try:
-            self._read_plain(file, rows, np.flatnonzero(stored & ~packed), out)
-            if packed.any():
-                self._read_packed(file, rows, np.flatnonzero(stored & packed), out)
+            self._read_plain(file, wanted, np.flatnonzero(wanted.stored & ~wanted.packed), out)
+            if wanted.packed.any():
+                self._read_packed(file, wanted, np.flatnonzero(wanted.packed), out)
         finally:  # also when that failed: then this is the reason
             check_unchanged(self._path, file.status(), self._state)
-        return np.flatnonzero(~stored)
+        return np.flatnonzero(~wanted.stored)
 
     def read_ahead(self, rows: np.ndarray) -> None:
         """Ask the system to bring the bytes of these rows into its cache soon, where it can be asked."""
         if not hasattr(os, "posix_fadvise"):
             return
-        places, sizes = self._extents(rows)
+        places, sizes = self._extents(self._wanted(rows))
         ends = places + sizes
-        file = self._file()
+        file = self.files.get()
         for start, stop in runs(len(places), places[1:] != ends[:-1]):
             file.advise(int(places[start]), int(ends[stop - 1] - places[start]))
 
     def close(self) -> None:
         """Let go of this process's descriptor: writers may come, and it is closed when no thread reads any more."""
-        file = self._files.pop(os.getpid(), None)
-        if file is not None:
-            file.unlock()
+        self.files.close()
         self._forget()
 
     def __getstate__(self):
-        return {key: value for key, value in self.__dict__.items() if key not in {"_scratch", "_last"}} | {"_files": {}}
+        return {key: value for key, value in self.__dict__.items() if key not in {"_scratch", "_last"}}
 
     def __setstate__(self, state) -> None:
         self.__dict__.update(state)
@@ -102,33 +101,22 @@ class DirectRows:
         self._scratch = threading.local()  # a thread's own buffer for packed bytes
         self._last = None  # (chunk, its rows): set and taken in one step each, so that threads need no lock
 
-    def _file(self) -> _File:
-        pid = os.getpid()
-        file = self._files.get(pid)
-        if file is None:
-            for other in list(self._files):
-                if other != pid:  # the parent's: a forked child closes its copy
-                    self._files.pop(other, None)
-            file = _open(self._path)
-            if _can_read_at():  # otherwise each read has a file of its own, as it must seek
-                file = self._files.setdefault(pid, file)
-        return file
-
-    def _extents(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Offsets and lengths of what must be read for ``rows``: in file order, each once."""
+    def _wanted(self, rows: np.ndarray) -> _Wanted:
         chunks, within = np.divmod(rows, self._rows_a_chunk)
-        stored = self._offsets[chunks] != _MISSING
-        chunks, within = chunks[stored], within[stored]
-        packed = self._packed[chunks]
+        return _Wanted(rows, chunks, within, self._offsets[chunks] != MISSING, self._packed[chunks])
+
+    def _extents(self, wanted: _Wanted) -> tuple[np.ndarray, np.ndarray]:
+        """Offsets and lengths of what must be read: in file order, each once."""
+        stored = wanted.stored
+        chunks, within, packed = wanted.chunks[stored], wanted.within[stored], wanted.packed[stored]
         places = self._offsets[chunks] + np.where(packed, 0, within * self._row_bytes)
         places, first = np.unique(places, return_index=True)
         return places, np.where(packed, self._sizes[chunks], self._row_bytes)[first]
 
-    def _read_plain(self, file: _File, rows: np.ndarray, positions: np.ndarray, out: np.ndarray) -> None:
+    def _read_plain(self, file: _File, wanted: _Wanted, positions: np.ndarray, out: np.ndarray) -> None:
         """Rows that lie in the file as in memory: one read for each run of neighbours in the file and in ``out``."""
-        chunks, within = np.divmod(rows[positions], self._rows_a_chunk)
-        self._check_whole(rows[positions], chunks)
-        places = self._offsets[chunks] + within * self._row_bytes
+        self._check_whole(wanted, positions)
+        places = self._offsets[wanted.chunks[positions]] + wanted.within[positions] * self._row_bytes
         order = np.argsort(places, kind="stable")
         places, positions = places[order], positions[order]
         size = self._row_bytes
@@ -140,20 +128,20 @@ class DirectRows:
             first = positions[start]
             try:
                 reads.fill(number, memory[first * size : (first + stop - start) * size])
-            except _ReadError as error:
-                raise self._damage(rows[first + error.done // size], error.reason) from error
+            except ReadError as error:
+                raise self._damage(wanted.rows[first + error.done // size], error.reason) from error
 
-    def _read_packed(self, file: _File, rows: np.ndarray, positions: np.ndarray, out: np.ndarray) -> None:
+    def _read_packed(self, file: _File, wanted: _Wanted, positions: np.ndarray, out: np.ndarray) -> None:
         """Rows of gzip chunks: each chunk is inflated once, whatever number of its rows is wanted."""
-        chunks, within = np.divmod(rows[positions], self._rows_a_chunk)
-        order = np.argsort(self._offsets[chunks], kind="stable")
-        chunks, within, positions = chunks[order], within[order].tolist(), positions[order].tolist()
+        positions = positions[np.argsort(self._offsets[wanted.chunks[positions]], kind="stable")]
+        chunks, within = wanted.chunks[positions], wanted.within[positions].tolist()
+        positions = positions.tolist()
         found = runs(len(chunks), np.diff(chunks) != 0)
-        wanted = chunks[[start for start, _ in found]]
-        reads = _Reads(file, list(zip(self._offsets[wanted].tolist(), self._sizes[wanted].tolist(), strict=True)))
+        once = chunks[[start for start, _ in found]]
+        reads = _Reads(file, list(zip(self._offsets[once].tolist(), self._sizes[once].tolist(), strict=True)))
         target = out.reshape(-1).view(np.uint8).reshape(len(out), self._row_bytes)
         for number, (start, stop) in enumerate(found):
-            block = self._inflated(reads, number, int(wanted[number]), rows[positions[start]])
+            block = self._inflated(reads, number, int(once[number]), wanted.rows[positions[start]])
             for item in range(start, stop):
                 target[positions[item]] = block[within[item]]
 
@@ -170,14 +158,14 @@ class DirectRows:
         try:
             reads.fill(number, stored)
             inflated = deflate.zlib_decompress(stored, whole)
-        except _ReadError as error:
+        except ReadError as error:
             raise self._damage(row, error.reason) from error
         except deflate.DeflateError as error:
             raise self._damage(row, "its gzip chunk does not unpack") from error
         if len(inflated) != whole:
             raise self._damage(row, f"its gzip chunk holds {len(inflated)} bytes, not {whole}")
         block = np.frombuffer(inflated, np.uint8).reshape(self._rows_a_chunk, self._row_bytes)
-        if self._rows_a_chunk > 1 and whole <= _LARGEST_KEPT_BYTES:
+        if self._rows_a_chunk > 1 and whole <= LARGEST_KEPT_BYTES:
             self._last = (chunk, block)
         return block
 
@@ -187,30 +175,49 @@ class DirectRows:
             scratch = self._scratch.bytes = bytearray(size)
         return memoryview(scratch)[:size]
 
-    def _check_whole(self, rows: np.ndarray, chunks: np.ndarray) -> None:
-        short = np.flatnonzero(self._sizes[chunks] < self._rows_a_chunk * self._row_bytes)
+    def _check_whole(self, wanted: _Wanted, positions: np.ndarray) -> None:
+        sizes = self._sizes[wanted.chunks[positions]]
+        short = np.flatnonzero(sizes < self._rows_a_chunk * self._row_bytes)
         if len(short):
-            size = self._sizes[chunks[short[0]]]
-            raise self._damage(rows[short[0]], f"its chunk is stored without gzip and has only {size} bytes")
+            row, size = wanted.rows[positions[short[0]]], sizes[short[0]]
+            raise self._damage(row, f"its chunk is stored without gzip and has only {size} bytes")
 
     def _damage(self, row: int, reason: str) -> HDF5FileError:
         return unreadable(f"row {row} of {self._name}", self._path, reason)
 
 
-def locate(data: h5py.Dataset, path: Path, name: str, state: tuple[int, int]) -> DirectRows | None:
-    """Where the rows of an open dataset lie, or None when only HDF5 can read them.
+@dataclass(frozen=True)
+class _Wanted:
+    """The rows of one call, (n,) each: their chunk, their number in it, and how that chunk is stored."""
+
+    rows: np.ndarray
+    chunks: np.ndarray
+    within: np.ndarray
+    stored: np.ndarray  # False: the chunk was never written
+    packed: np.ndarray  # True: by gzip
+
+
+def locate(
+    data: h5py.Dataset, places: Places | None, path: Path, name: str, state: tuple[int, int]
+) -> DirectRows | None:
+    """The rows of an open dataset, or None when only HDF5 can read them.
 
     Parameters
     ----------
     data : the dataset ``name`` of the file ``path``.
+    places : where its chunks lie; None when they lie elsewhere.
     state : :func:`file_state` of that file.
     """
-    if not Path(data.file.filename).samefile(path):  # a link inside the file leads to another one
+    if places is None or not can_read(data, path):
         return None
-    if not _is_plain_numbers(data) or not _holds_whole_rows(data):
-        return None
-    direct = DirectRows(data, path, name, state)
+    direct = DirectRows(places, _row_bytes(data), data.compression is not None, path, name, state)
     return direct if _agrees(direct, data) else None
+
+
+def can_read(data: h5py.Dataset, path: Path) -> bool:
+    """Whether type and layout of an open dataset let its rows be read past HDF5."""
+    # A link inside the file may lead to another one.
+    return Path(data.file.filename).samefile(path) and _is_plain_numbers(data) and holds_whole_rows(data)
 
 
 def file_state(status: os.stat_result) -> tuple[int, int]:
@@ -235,6 +242,45 @@ def unreadable(rows: str, path: Path, reason: str) -> HDF5FileError:
         f"{rows} in {path} cannot be read: {reason}. The file is damaged. "
         f"`python -m helpers.inspector {path} --verify` finds all such rows. Copy or build the file again.",
     )
+
+
+class FileOfProcess:
+    """One file, opened by each process for itself at its first read; a pickled one carries the path alone."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._files: dict[int, _File] = {}  # by process; more than one only for a moment, in a forked child
+
+    def __getstate__(self):
+        return {"_path": self._path, "_files": {}}
+
+    def get(self) -> _File:
+        """This process's open file. Raises HDF5FileError when it cannot be opened."""
+        pid = os.getpid()
+        file = self._files.get(pid)
+        if file is None:
+            for other in list(self._files):
+                if other != pid:  # the parent's: a forked child closes its copy
+                    self._files.pop(other, None)
+            file = self._open()
+            if _can_read_at():  # otherwise each read has a file of its own, as it must seek
+                file = self._files.setdefault(pid, file)
+        return file
+
+    def close(self) -> None:
+        """Let writers in; the descriptor is closed when no thread reads any more."""
+        file = self._files.pop(os.getpid(), None)
+        if file is not None:
+            file.unlock()
+
+    def _open(self) -> _File:
+        try:
+            file = _File(self._path)
+            file.lock()
+        except OSError:
+            open_file(self._path).close()  # says in a sentence what is wrong
+            raise
+        return file
 
 
 class _File:
@@ -285,9 +331,9 @@ class _File:
             try:
                 count = self._read_at(rest, offset + len(memory) - len(rest))
             except OSError as error:
-                raise _ReadError(len(memory) - len(rest), f"the system said {error.strerror!r}") from error
+                raise ReadError(len(memory) - len(rest), f"the system said {error.strerror!r}") from error
             if count == 0:
-                raise _ReadError(len(memory) - len(rest), "the file ends before its last byte")
+                raise ReadError(len(memory) - len(rest), "the file ends before its last byte")
             rest = rest[count:]
 
     def fill_cached(self, memory: memoryview, offset: int) -> bool:
@@ -334,7 +380,7 @@ class _Reads:
         self._file.fill(memory, offset)
 
 
-class _ReadError(Exception):
+class ReadError(Exception):
     """Why a read ended early, and after how many bytes: whoever asked knows which row that is."""
 
     def __init__(self, done: int, reason: str):
@@ -347,22 +393,12 @@ def _can_read_at() -> bool:
     return hasattr(os, "preadv")  # not on Windows
 
 
-def _open(path: Path) -> _File:
-    try:
-        file = _File(path)
-        file.lock()
-    except OSError:
-        open_file(path).close()  # says in a sentence what is wrong
-        raise
-    return file
-
-
 def _is_plain_numbers(data: h5py.Dataset) -> bool:
     """Whether the bytes in the file are those in memory: numbers, and no conversion between the two types."""
     return data.dtype.kind in _NUMBERS and data.id.get_type() == h5py.h5t.py_create(data.dtype, logical=True)
 
 
-def _holds_whole_rows(data: h5py.Dataset) -> bool:
+def holds_whole_rows(data: h5py.Dataset) -> bool:
     """Whether each row lies in one piece of this file, not filtered or filtered by gzip alone."""
     if data.size == 0:
         return False
@@ -374,28 +410,13 @@ def _holds_whole_rows(data: h5py.Dataset) -> bool:
     return created.get_layout() == h5py.h5d.CONTIGUOUS and data.id.get_offset() is not None
 
 
-def _places(data: h5py.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Offset in the file and stored bytes (int64) of each chunk of rows, and whether it is packed by gzip (bool)."""
-    if data.chunks is None:
-        return np.array([data.id.get_offset()]), np.array([data.id.get_storage_size()]), np.array([False])
-    count = -(-len(data) // data.chunks[0])
-    offsets, sizes = np.full(count, _MISSING, np.int64), np.zeros(count, np.int64)
-    packed = np.zeros(count, bool)
-    has_gzip = data.compression is not None
-
-    def note(chunk) -> None:
-        number = chunk.chunk_offset[0] // data.chunks[0]
-        offsets[number], sizes[number] = chunk.byte_offset, chunk.size
-        packed[number] = has_gzip and not chunk.filter_mask & 1  # bit 0 set: this chunk was stored without gzip
-
-    # One walk over the index, 0.1 to 0.7 s for 100,000 chunks; asking for each chunk by number would walk it each time.
-    data.id.chunk_iter(note)
-    return offsets, sizes, packed
+def _row_bytes(data: h5py.Dataset) -> int:
+    return int(np.prod(data.shape[1:], dtype=np.int64)) * data.dtype.itemsize
 
 
 def _agrees(direct: DirectRows, data: h5py.Dataset) -> bool:
     """Read the first and the last stored row both ways: what an offset counts from is HDF5's affair."""
-    stored = np.flatnonzero(direct._offsets != _MISSING)
+    stored = np.flatnonzero(direct._offsets != MISSING)
     if len(stored) == 0:
         return False
     rows = np.minimum([stored[0] * direct._rows_a_chunk, (stored[-1] + 1) * direct._rows_a_chunk - 1], len(data) - 1)

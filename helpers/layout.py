@@ -4,7 +4,8 @@
 
     /train_img     (n, height, width, 3) uint8, or (n,) JPEG bytes
     /train_labels  (n, classes) uint8 one-hot, or (n,) int64 class numbers
-    /valid_img, /valid_labels, /test_img, /test_labels        the same
+    /train_crc32   (n,) uint32: CRC-32 of each image as it is stored (pixels before compression, or JPEG bytes)
+    /valid_..., /test_...                                     the same
     attributes     class_names, mean, seed, source, kit_version, complete (written last)
 
 Files that something else wrote are read too: pass the names of their datasets as ``images`` and ``labels``.
@@ -15,17 +16,22 @@ from __future__ import annotations
 import errno
 import operator
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
 import numpy as np
 
+from helpers import first_look, outside
+from helpers.words import listed
+
 SPLITS = ("train", "valid", "test")
 STORAGES = ("raw", "jpeg")
 LABEL_KINDS = ("onehot", "sparse")
-KIT_VERSION = "0.1.0"
+KIT_VERSION = "0.2.0"  # of the files too: 0.2 added the CRC-32 of each row
 
 # Names of the attributes on the root group.
 CLASS_NAMES = "class_names"
@@ -36,6 +42,12 @@ VERSION = "kit_version"
 COMPLETE = "complete"
 
 IMAGE_SHAPE = "image_shape"  # on a dataset of JPEG bytes: what they decode to
+
+_MOST_OBJECTS = 20_000  # looked at for the names of datasets: 0.5 s
+_LARGEST_JPEG_SIDE = 65_535  # two bytes each, in the format
+_MOST_DEPTH = 64  # of groups within groups
+
+_said: set[tuple[Path, str]] = set()  # (file, dataset) whose data outside was warned about in this process
 
 
 class HDF5FileError(OSError):
@@ -59,6 +71,10 @@ class IncompleteFileError(LayoutError):
     """The writer of this file was stopped before its end."""
 
 
+class OutsideFileWarning(UserWarning):
+    """A dataset lies outside the file that was given: the sentence names the files that are read too."""
+
+
 def image_dataset(split: str) -> str:
     """Name of the image dataset of a split: ``train_img``."""
     return f"{split}_img"
@@ -67,6 +83,11 @@ def image_dataset(split: str) -> str:
 def label_dataset(split: str) -> str:
     """Name of the label dataset of a split: ``train_labels``."""
     return f"{split}_labels"
+
+
+def crc_dataset(images: str) -> str:
+    """Name of the dataset of CRC-32 sums that belongs to an image dataset: ``train_crc32``, for others NAME_crc32."""
+    return f"{images.removesuffix('_img')}_crc32"
 
 
 @dataclass(frozen=True)
@@ -98,13 +119,17 @@ class SplitInfo:
     num_classes: int | None
 
 
-def open_file(path: str | os.PathLike, **options) -> h5py.File:
+def open_file(path: str | os.PathLike, *, look_first: bool = True, **options) -> h5py.File:
     """Open ``path`` read-only; ``options`` go to ``h5py.File`` (``rdcc_nbytes=``, ``locking=`` ...).
+
+    ``look_first`` lets a child process read the file first where HDF5 might not survive it
+    (:mod:`helpers.first_look`); not needed for a file that this program has read before.
 
     Raises
     ------
     HDF5FileError
-        Missing, a folder, not HDF5, cut short, or locked by a writer: the sentence says which and what to do.
+        Missing, a folder, not HDF5, cut short, locked by a writer, or so damaged that HDF5 does not survive it: the
+        sentence says which and what to do.
     """
     path = file_path(path)
     try:
@@ -119,10 +144,47 @@ def open_file(path: str | os.PathLike, **options) -> h5py.File:
         raise HDF5FileError(
             errno.EISDIR, f"{path} is a folder, not an HDF5 file. Build one from it: data_scripts.build_hdf5."
         )
+    if not path.is_file():
+        raise HDF5FileError(errno.ESPIPE, f"{path} is a device or a pipe, not a file. Check the path.")
     try:
-        return h5py.File(path, "r", **options)
+        file = h5py.File(path, "r", **options)
     except OSError as error:
         raise HDF5FileError(error.errno or errno.EIO, explain_open_error(path, error)) from error
+    if look_first:
+        _check_danger(path, file)
+    return file
+
+
+def _check_danger(path: Path, file: h5py.File) -> None:
+    try:
+        with clear_damage(path):
+            danger = first_look.danger(file)
+        if danger:
+            raise HDF5FileError(
+                errno.EIO,
+                f"{path} is damaged: when it is read, {danger}. A child process tried. Build or copy it again.",
+            )
+    except BaseException:
+        file.close()
+        raise
+
+
+@contextmanager
+def clear_damage(path: str | os.PathLike) -> Iterator[None]:
+    """Errors of h5py about what is in an open file become an HDF5FileError that names it; the kit's own pass.
+
+    h5py meets damaged bytes with KeyError, RuntimeError, ValueError, TypeError, OverflowError or MemoryError.
+    """
+    try:
+        yield
+    except (HDF5FileError, LayoutError):
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise HDF5FileError(
+            getattr(error, "errno", None) or errno.EIO,
+            f"{path} opens, but what is in it cannot be read; it is probably damaged. Build or copy it again. "
+            f"HDF5 said: {error}",
+        ) from error
 
 
 def file_path(path) -> Path:
@@ -165,21 +227,20 @@ def explain_open_error(path: str | os.PathLike, error: OSError) -> str:
 
 def read_file_info(path: str | os.PathLike) -> FileInfo:
     """Read the attributes and split sizes of ``path``. Raises HDF5FileError like :func:`open_file`."""
-    with open_file(path) as file:
+    with open_file(path) as file, clear_damage(path):
         return file_info(file)
 
 
 def file_info(file: h5py.File) -> FileInfo:
     """The same for a file that is open already."""
-    attributes = file.attrs
     return FileInfo(
         path=Path(file.filename),
-        class_names=_convert(attributes.get(CLASS_NAMES), _texts),
-        mean=_convert(attributes.get(MEAN), _three_floats),
-        seed=_convert(attributes.get(SEED), int),
-        source=_convert(attributes.get(SOURCE), as_text),
-        kit_version=_convert(attributes.get(VERSION), as_text),
-        complete=_convert(attributes.get(COMPLETE), bool),
+        class_names=_convert(file.attrs.get(CLASS_NAMES), _texts),
+        mean=_convert(file.attrs.get(MEAN), _three_floats),
+        seed=_convert(file.attrs.get(SEED), int),
+        source=_convert(file.attrs.get(SOURCE), as_text),
+        kit_version=_convert(file.attrs.get(VERSION), as_text),
+        complete=_convert(file.attrs.get(COMPLETE), bool),
         splits={
             split: row_count(file[image_dataset(split)])
             for split in SPLITS
@@ -230,39 +291,123 @@ def read_split_info(
         )
     images, labels = images or image_dataset(split), labels or label_dataset(split)
     size = checked_size(size)
-    with open_file(path) as file:
-        info = file_info(file)
-        if info.complete is False:
-            raise IncompleteFileError(
-                f"{path} is incomplete: the process that wrote it stopped early, and its last rows may be empty. "
-                "Build it again."
-            )
-        image_data, label_data = find_dataset(file, images), find_dataset(file, labels)
-        shape, storage = _image_kind(path, image_data, size)
-        label_kind, width = _label_kind(path, label_data)
-        if len(image_data) != len(label_data):
-            raise LayoutError(
-                f"{images} has {len(image_data)} rows but {labels} has {len(label_data)} in {path}. "
-                "Rebuild the file: HDF5Writer.append writes both together."
-            )
-        names, number = _class_names(path, labels, info.class_names, classes, width)
-        return SplitInfo(Path(path), images, labels, len(image_data), shape, storage, label_kind, names, number)
+    with open_file(path) as file, clear_damage(path):
+        return split_info(file, Path(path), images, labels, classes, size)
 
 
-def dataset_names(file: h5py.File) -> list[str]:
-    """Full names of all datasets in ``file``, in the order of their names."""
+def split_info(
+    file: h5py.File, path: Path, images: str, labels: str, classes=None, size=None, *, quiet: bool = False
+) -> SplitInfo:
+    """The same for a file that is open already; ``quiet`` as in :func:`find_dataset`."""
+    info = file_info(file)
+    if info.complete is False:
+        raise IncompleteFileError(
+            f"{path} is incomplete: the process that wrote it stopped early, and its last rows may be empty. "
+            "Build it again."
+        )
+    image_data, label_data = find_dataset(file, images, quiet=quiet), find_dataset(file, labels, quiet=quiet)
+    for data in (image_data, label_data):
+        _check_bits(path, data)
+    _check_full_size(path, image_data)
+    shape, storage = _image_kind(path, image_data, size)
+    label_kind, width = _label_kind(path, label_data)
+    if len(image_data) != len(label_data):
+        raise LayoutError(
+            f"{images} has {len(image_data)} rows but {labels} has {len(label_data)} in {path}. "
+            "Rebuild the file: HDF5Writer.append writes both together."
+        )
+    names, number = _class_names(path, labels, info.class_names, classes, width)
+    return SplitInfo(path, images, labels, len(image_data), shape, storage, label_kind, names, number)
+
+
+def dataset_names(file: h5py.Group) -> list[str]:
+    """Full names of the datasets in ``file``, in the order of their names; links to datasets count, if they lead there.
+
+    Of a group that is met twice, through links, one name counts. Damaged objects and links to groups are passed over,
+    and so is what lies deeper than 64 groups, or beyond the first 20,000 objects.
+    """
     found: list[str] = []
-    file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+    seen: set[int] = {h5py.h5o.get_info(file.id).addr}
+    groups = [("", file.id)]
+    left = _MOST_OBJECTS
+    while groups and left > 0:
+        prefix, group = groups.pop()
+        names = _link_names(group, left)
+        left -= len(names)
+        for name in names:
+            full = prefix + os.fsdecode(name)
+            kind, address = _kind_of_member(group, name)
+            if kind == h5py.h5o.TYPE_DATASET:
+                found.append(full)
+            elif kind == h5py.h5o.TYPE_GROUP and address not in seen and full.count("/") < _MOST_DEPTH:
+                seen.add(address)
+                groups.append((f"{full}/", h5py.h5g.open(group, name)))
     return sorted(found)
 
 
-def find_dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """The dataset ``name`` of an open file. Raises DatasetNotFoundError, which lists the datasets that there are."""
-    item = file.get(name)
+def find_dataset(file: h5py.File, name: str, *, quiet: bool = False) -> h5py.Dataset:
+    """The dataset ``name`` of an open file.
+
+    Data that lies in another file (an external link, a virtual dataset, external storage) is warned about by an
+    :class:`OutsideFileWarning`, once for each file and dataset, and not at all when ``quiet``.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        There is none; the sentence lists the datasets that there are.
+    LayoutError
+        It lies in another file that is missing, or that has not the rows: HDF5 itself would serve fill values.
+    """
+    item, sources = outside.find(file, name)
+    missing = next((source.missing for source in sources if source.fault), None)
+    if missing:
+        raise LayoutError(
+            f"{name} in {file.filename} is not complete: {missing}. HDF5 would serve empty images in its place. Bring "
+            "that file back, or build this one again."
+        )
     if not isinstance(item, h5py.Dataset):
-        have = ", ".join(dataset_names(file)) or "none"
+        have = listed(dataset_names(file)) or "none"
         raise DatasetNotFoundError(f"{file.filename} has no dataset {name!r}. Datasets in it: {have}.")
+    if sources and not quiet:
+        _warn_outside(file, name, sources)
     return item
+
+
+def _warn_outside(file: h5py.File, name: str, sources: list[outside.Source]) -> None:
+    key = Path(file.filename).absolute(), name
+    if key in _said:
+        return
+    _said.add(key)
+    warnings.warn(
+        f"{name} in {file.filename} lies outside this file: {where_outside(sources)} is read as well. Whoever changes "
+        "that changes your data. `python -m data_scripts.rechunk IN.h5 OUT.h5` brings all into one file.",
+        OutsideFileWarning,
+        stacklevel=4,
+    )
+
+
+def where_outside(sources: Sequence[outside.Source]) -> str:
+    """The other files in words: ``more.h5 (external link)``."""
+    places = list(dict.fromkeys(f"{source.file} ({source.way})" for source in sources))
+    return ", ".join(places[:5]) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
+
+
+def _link_names(group: h5py.h5g.GroupID, most: int) -> list[bytes]:
+    names: list[bytes] = []
+    group.links.iterate(lambda name: names.append(name) or (True if len(names) >= most else None))
+    return names
+
+
+def _kind_of_member(group: h5py.h5g.GroupID, name: bytes) -> tuple[int | None, int]:
+    """Type and address of a member of a group; links to datasets count as these, and to sound files only."""
+    try:
+        if group.links.get_info(name).type == h5py.h5l.TYPE_HARD:
+            info = h5py.h5o.get_info(group, name)
+            return info.type, info.addr
+        is_dataset = isinstance(outside.find(h5py.Group(group), os.fsdecode(name))[0], h5py.Dataset)
+        return (h5py.h5o.TYPE_DATASET if is_dataset else None), 0
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError):  # damaged
+        return None, 0
 
 
 def checked_size(size) -> tuple[int, int] | None:
@@ -293,7 +438,35 @@ def stored_image_shape(data: h5py.Dataset, size: tuple[int, int] | None = None) 
     if size is not None:
         return (*size, 3)
     stored = data.attrs.get(IMAGE_SHAPE)
-    return None if stored is None else tuple(int(side) for side in stored)
+    if stored is None:
+        return None
+    shape = tuple(int(side) for side in stored)
+    if len(shape) != 3 or shape[2] != 3 or not all(0 < side <= _LARGEST_JPEG_SIDE for side in shape):
+        raise LayoutError(
+            f"{data.name.lstrip('/')} in {data.file.filename} says that its images have shape {shape}; expected "
+            f"(height, width, 3), at most {_LARGEST_JPEG_SIDE:,} pixels a side. The file is damaged: build it again."
+        )
+    return shape
+
+
+def _check_bits(path, data: h5py.Dataset) -> None:
+    """Refuse integers of which only some bits count: no program stores pixels so, but one flipped bit does."""
+    kind = data.id.get_type()
+    if data.dtype.kind in "ui" and kind.get_precision() != 8 * kind.get_size():
+        raise LayoutError(
+            f"{data.name.lstrip('/')} in {path} says that of the {8 * kind.get_size()} bits of a number only "
+            f"{kind.get_precision()} count. Most likely the file is damaged. Copy or build it again."
+        )
+
+
+def _check_full_size(path, data: h5py.Dataset) -> None:
+    """Refuse images that are a part of what their dataset was made for: after one flipped bit in its shape they are."""
+    for side, most in zip(data.shape[1:], data.maxshape[1:], strict=True) if data.shape else ():
+        if most is not None and side != most:
+            raise LayoutError(
+                f"{data.name.lstrip('/')} in {path} has shape {data.shape}, but was made for {data.maxshape}. Most "
+                "likely the file is damaged. Copy or build it again."
+            )
 
 
 def _image_kind(path, data: h5py.Dataset, size: tuple[int, int] | None) -> tuple[tuple[int, int, int] | None, str]:

@@ -9,13 +9,26 @@ can be, the bytes are read past HDF5 (:mod:`helpers.direct`); both ways give the
 from __future__ import annotations
 
 import os
+import zlib
+from pathlib import Path
 
 import h5py
 import numpy as np
 
 from helpers import images
 from helpers.direct import check_unchanged, file_state, locate, runs, unreadable
-from helpers.layout import LayoutError, checked_size, file_path, find_dataset, open_file, stored_image_shape
+from helpers.heap import locate_heap
+from helpers.layout import (
+    LayoutError,
+    checked_size,
+    clear_damage,
+    crc_dataset,
+    file_path,
+    find_dataset,
+    open_file,
+    stored_image_shape,
+)
+from helpers.places import check_apart, find_places
 
 _SMALLEST_CACHE_BYTES = 2**20  # HDF5 1.14's own default
 _LARGEST_CACHE_BYTES = 64 * 2**20  # a worker each: two workers stay below 128 MiB, whatever the file looks like
@@ -35,13 +48,16 @@ class RowReader:
     Parameters
     ----------
     path : the HDF5 file.
-    dataset : name of the dataset; one-dimensional variable-length uint8 is taken as JPEG bytes.
+    dataset : name of the dataset; one-dimensional variable-length uint8 is taken as JPEG bytes. Where the file has
+        their CRC-32 (:func:`helpers.layout.crc_dataset`), all bytes are checked before they are decoded, because OpenCV
+        makes some picture of damaged bytes without a word.
     size : (height, width) that JPEG bytes are resized to, for files that do not say, or hold mixed sizes.
 
     Raises
     ------
     HDF5FileError, LayoutError
-        The file does not open, has no such dataset, or the dataset has no rows (a single value).
+        The file does not open, is damaged where it says how and where the rows are stored, has no such dataset, or the
+        dataset has no rows (a single value).
 
     ``RowReader("food.h5", "train_img").read([7, 2, 7])`` gives rows 7, 2 and 7 as one array.
     """
@@ -52,17 +68,25 @@ class RowReader:
         self._handles: dict[int, h5py.Dataset] = {}
         self._closed = False
         self._resize_to = size = checked_size(size)
-        with open_file(self.path) as file:
+        with open_file(self.path) as file, clear_damage(self.path):
             # Of the file that is open: another one may have come under its name meanwhile.
             self._state = file_state(os.fstat(file.id.get_vfd_handle()))
-            data = find_dataset(file, dataset)
-            if not data.shape:
-                raise LayoutError(f"{dataset} in {self.path} has no rows: it is a single value, not an array.")
-            self._is_jpeg = h5py.check_vlen_dtype(data.dtype) is not None
-            self._row_shape = _row_shape(data, size) if self._is_jpeg else data.shape[1:]
-            self.dtype = np.dtype(np.uint8) if self._is_jpeg else data.dtype
-            self._n = len(data)
-            self._direct = locate(data, self.path, dataset, self._state)
+            self._look_at(find_dataset(file, dataset))
+
+    def _look_at(self, data: h5py.Dataset) -> None:
+        if not data.shape:
+            raise LayoutError(f"{self.dataset} in {self.path} has no rows: it is a single value, not an array.")
+        self._is_jpeg = h5py.check_vlen_dtype(data.dtype) is not None
+        self._row_shape = _row_shape(data, self._resize_to) if self._is_jpeg else data.shape[1:]
+        self.dtype = np.dtype(np.uint8) if self._is_jpeg else data.dtype
+        self._n = len(data)
+        where = self.path, self.dataset
+        self._places = find_places(data, *where)
+        if self._places is not None:
+            check_apart(data, self._places, *where)
+        self._heap = locate_heap(data, self._places, *where, self._state) if self._is_jpeg else None
+        self._sums = _stored_sums(data, *where) if self._is_jpeg else None
+        self._direct = None if self._is_jpeg else locate(data, self._places, *where, self._state)
 
     def __len__(self) -> int:
         return self._n
@@ -75,7 +99,12 @@ class RowReader:
     @property
     def direct(self) -> bool:
         """Whether rows are read past HDF5. Rows that were never written, fill values, are HDF5's all the same."""
-        return self._direct is not None
+        return self._direct is not None or self._heap is not None
+
+    def unwritten(self, rows) -> np.ndarray:
+        """Which of ``rows`` were never written, (n,) bool: they read as fill values, black images."""
+        rows = self._checked_rows(rows)
+        return np.zeros(len(rows), bool) if self._places is None else self._places.unwritten(rows)
 
     def read(self, rows, out: np.ndarray | None = None) -> np.ndarray:
         """Read ``rows`` in the order asked for.
@@ -102,7 +131,7 @@ class RowReader:
         out = self._checked_out(out, len(rows))
         self._check_open()
         if self._is_jpeg:
-            self._read_jpeg(self._data(), rows, out)
+            self._read_jpeg(rows, out)
         elif self._direct is None:
             self._read_runs(self._data(), rows, np.arange(len(rows)), out)
         else:
@@ -114,7 +143,8 @@ class RowReader:
     def read_ahead(self, rows) -> None:
         """Ask the system to bring the bytes of ``rows`` into its cache soon; returns at once.
 
-        Does nothing unless reads are :attr:`direct`, or where the system takes no such wish. Raises as :meth:`read`.
+        Does nothing for JPEG bytes, for rows that only HDF5 reads, and where the system takes no such wish. Raises as
+        :meth:`read`.
         """
         rows = self._checked_rows(rows)
         self._check_open()
@@ -125,8 +155,9 @@ class RowReader:
         """Close this process's handle. Closing twice is quiet; a closed reader cannot read any more."""
         data = self._handles.pop(os.getpid(), None)
         self._closed = True
-        if self._direct is not None:
-            self._direct.close()
+        for past_hdf5 in (self._direct, self._heap):
+            if past_hdf5 is not None:
+                past_hdf5.close()
         if data is not None and data:
             data.file.close()
 
@@ -155,13 +186,14 @@ class RowReader:
         for pid in list(self._handles):
             if pid != os.getpid():  # the own one may be there by now, from another thread
                 _INHERITED.append(self._handles.pop(pid, None))
-        file = open_file(self.path)
+        file = open_file(self.path, look_first=False)  # __init__ has looked
         try:
             check_unchanged(self.path, self.path.stat(), self._state)
         except OSError:
             file.close()
             raise
-        data = _with_chunk_cache(find_dataset(file, self.dataset))
+        with clear_damage(self.path):
+            data = _with_chunk_cache(find_dataset(file, self.dataset, quiet=True))  # __init__ has warned
         kept = self._handles.setdefault(os.getpid(), data)
         if kept is not data:  # another thread was faster
             file.close()
@@ -208,15 +240,28 @@ class RowReader:
             in_file.select_hyperslab((row, *(0 for _ in rest)), (count, *rest))
             in_memory = h5py.h5s.create_simple((count, *rest))
             try:
+                if self._places is not None:
+                    self._places.check_found(data, row, count)
                 data.id.read(in_memory, in_file, out[position : position + count])
-            except OSError as error:
+            except (OSError, RuntimeError) as error:
                 asked = f"row {row}" if count == 1 else f"one of the rows {row} to {row + count - 1}"
                 raise unreadable(f"{asked} of {self.dataset}", self.path, f"HDF5 said: {error}") from error
 
-    def _read_jpeg(self, data: h5py.Dataset, rows: np.ndarray, out: np.ndarray) -> None:
+    def _read_jpeg(self, rows: np.ndarray, out: np.ndarray) -> None:
         for position in np.argsort(rows, kind="stable"):
             row = int(rows[position])
-            out[position] = self._decoded(data[row], row)
+            stored = self._stored_bytes(row)
+            if self._sums is not None and zlib.crc32(stored) != self._sums[row]:
+                raise unreadable(f"row {row} of {self.dataset}", self.path, "its bytes do not have their CRC-32")
+            out[position] = self._decoded(stored, row)
+
+    def _stored_bytes(self, row: int) -> np.ndarray:
+        if self._heap is not None:
+            return self._heap.read(row)
+        try:
+            return self._data()[row]
+        except (OSError, RuntimeError) as error:
+            raise unreadable(f"row {row} of {self.dataset}", self.path, f"HDF5 said: {error}") from error
 
     def _decoded(self, stored: np.ndarray, row: int) -> np.ndarray:
         try:
@@ -233,18 +278,42 @@ class RowReader:
         return image
 
 
+def chunk_cache_bytes(data: h5py.Dataset) -> int:
+    """Size of the chunk cache that a reader gives to a chunked dataset: twice the chunks of one row, 1 to 64 MiB."""
+    wanted = 2 * _chunks_a_row(data) * int(np.prod(data.chunks)) * data.dtype.itemsize
+    return min(max(wanted, _SMALLEST_CACHE_BYTES), _LARGEST_CACHE_BYTES)
+
+
 def _with_chunk_cache(data: h5py.Dataset) -> h5py.Dataset:
     """The same dataset with a chunk cache that holds all chunks of one row: each is then inflated once, not per row."""
     if data.chunks is None or data.size == 0:
         return data
-    chunks_a_row = int(
-        np.prod([-(-side // chunk) for side, chunk in zip(data.shape[1:], data.chunks[1:], strict=True)])
-    )
-    wanted = 2 * chunks_a_row * int(np.prod(data.chunks)) * data.dtype.itemsize
     access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
-    slots = max(521, 10 * chunks_a_row + 1)  # about ten slots a chunk keep collisions rare (HDF5 user guide)
-    access.set_chunk_cache(slots, min(max(wanted, _SMALLEST_CACHE_BYTES), _LARGEST_CACHE_BYTES), 1.0)
-    return h5py.Dataset(h5py.h5d.open(data.file.id, data.name.encode(), access))
+    slots = max(521, 10 * _chunks_a_row(data) + 1)  # about ten slots a chunk keep collisions rare (HDF5 user guide)
+    # 0.75, HDF5's own: with 1.0, HDF5 1.14.6 keeps every chunk that was not read whole, however large the cache gets.
+    access.set_chunk_cache(slots, chunk_cache_bytes(data), 0.75)
+    file, name = data.file.id, data.name.encode()
+    data.id.close()  # while a dataset is open, HDF5 opens it a second time with the settings of the first
+    return h5py.Dataset(h5py.h5d.open(file, name, access))
+
+
+def _chunks_a_row(data: h5py.Dataset) -> int:
+    return int(np.prod([-(-side // chunk) for side, chunk in zip(data.shape[1:], data.chunks[1:], strict=True)]))
+
+
+def _stored_sums(data: h5py.Dataset, path: Path, name: str) -> np.ndarray | None:
+    """CRC-32 of the stored bytes of each row, (n,) uint32: 4 bytes an image, read once; None in a file without them."""
+    if data.file.get(crc_dataset(name), getlink=True) is None:
+        return None
+    sums = data.file[crc_dataset(name)]  # an error when it is there, and damaged
+    if not isinstance(sums, h5py.Dataset):
+        return None
+    if sums.shape != data.shape or sums.dtype != np.uint32:
+        raise LayoutError(
+            f"{crc_dataset(name)} in {path} has shape {sums.shape} and type {sums.dtype}; expected one uint32 for each "
+            f"of the {len(data)} rows of {name}. Build the file again."
+        )
+    return sums[:]
 
 
 def _row_shape(data: h5py.Dataset, size: tuple[int, int] | None) -> tuple[int, int, int]:

@@ -8,12 +8,21 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import contextlib
 import shutil
 from pathlib import Path
 
 import pytest
 from coded import make_coded_file
 from leaks import LeakWatch
+from looker import Looker
+
+
+@pytest.fixture(scope="session", autouse=True)
+def looker():
+    """A child that is ready to look through files first (helpers.first_look), where that is possible."""
+    with Looker() if hasattr(os, "fork") else contextlib.nullcontext() as looker:
+        yield looker
 
 
 @pytest.fixture(autouse=True)

@@ -13,16 +13,23 @@ PACKAGE = Path(helpers.__file__).parent
 
 # Lowest first. A module imports from lines above its own only.
 LAYERS = [
-    ["layout", "images"],
-    ["direct", "slots"],
-    ["reader", "order", "augment", "writer", "known_errors", "worker_process", "report"],
+    ["images", "outside", "words", "first_look"],
+    ["layout"],
+    ["places", "slots", "part_file", "contact_sheet", "label_scan", "pairs", "tree"],
+    ["direct", "report_html"],
+    ["heap"],
+    ["reader", "order", "augment", "writer", "known_errors", "worker_process", "pixel_scan"],
+    ["epoch_cost"],
+    ["report"],
+    ["label_checks", "pixel_checks"],
+    ["split_checks"],
     ["batches", "inspector", "doctor", "models", "preflight", "workers"],
     ["sequence"],
     ["feeds"],
     ["training"],
 ]
-LIGHT = ["layout", "images", "direct", "reader", "order", "augment", "writer", "slots", "worker_process", "batches"]
-LIGHT += ["workers", "inspector", "doctor"]
+LIGHT = ["layout", "images", "direct", "heap", "reader", "order", "augment", "writer", "part_file", "slots"]
+LIGHT += ["worker_process", "batches", "workers", "inspector", "doctor"]
 HEAVY = ("keras", "tensorflow", "jax", "torch", "matplotlib", "PIL", "scipy", "tf_keras")
 
 

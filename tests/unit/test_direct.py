@@ -1,5 +1,6 @@
 """Rows read past HDF5 are, byte for byte, the rows that HDF5 gives; what HDF5 alone can read is left to it."""
 
+import dataclasses
 import errno
 import multiprocessing
 import os
@@ -16,8 +17,9 @@ import psutil
 import pytest
 from coded import make_coded_file, rows_of
 
-from helpers import RowReader, direct
+from helpers import RowReader, direct, reader
 from helpers.layout import HDF5FileError
+from helpers.places import find_places
 
 N, ROW = 23, (5, 4, 3)
 RAW_ROW_BYTES = 60
@@ -122,6 +124,7 @@ HDF5_ONLY = {
 
 
 @pytest.mark.parametrize("case", HDF5_ONLY)
+@pytest.mark.filterwarnings("ignore::helpers.layout.OutsideFileWarning")
 def test_other_filters_and_layouts_are_left_to_hdf5(tmp_path, monkeypatch, case):
     """Filters besides gzip, chunks that are not whole rows and bytes in other files go through HDF5."""
     monkeypatch.chdir(tmp_path)  # where the external file is looked for
@@ -134,7 +137,8 @@ def test_what_is_no_number_is_left_to_hdf5(tmp_path, dtype):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("x", (N,), np.dtype(dtype))
         file.create_dataset("y", (N,), "u1")
-        assert direct.locate(file["x"], tmp_path / "x.h5", "x", (0, 0)) is None
+        places = find_places(file["x"], tmp_path / "x.h5", "x")
+        assert direct.locate(file["x"], places, tmp_path / "x.h5", "x", (0, 0)) is None
 
 
 def test_numbers_that_hdf5_must_convert_are_left_to_it(tmp_path):
@@ -201,8 +205,12 @@ def test_chunks_stored_without_their_filter_are_obeyed(tmp_path, case, libver):
 def test_offsets_that_do_not_fit_are_noticed(tmp_path, monkeypatch):
     """When HDF5's offsets do not lead to its own bytes, all is left to HDF5."""
     path = make(tmp_path / "x.h5", {})
-    places = direct._places
-    monkeypatch.setattr(direct, "_places", lambda data: (places(data)[0] + 1, *places(data)[1:]))
+
+    def shifted(data, path, name):
+        places = find_places(data, path, name)
+        return dataclasses.replace(places, offsets=places.offsets + 1)
+
+    monkeypatch.setattr(reader, "find_places", shifted)
     assert_twins(path, is_direct=False)
 
 
@@ -248,7 +256,7 @@ def test_eight_threads_share_a_reader(coded):
     with RowReader(coded, "train_img") as reader:
         assert reader.direct
         assert read_in_threads(reader) == []
-        assert list(reader._direct._files) == [os.getpid()]
+        assert list(reader._direct.files._files) == [os.getpid()]
 
 
 @pytest.mark.usefixtures("nervous_threads")
@@ -258,7 +266,7 @@ def test_without_positional_reads_all_is_the_same(coded, monkeypatch):
     with RowReader(coded, "train_img") as reader:
         assert reader.direct
         assert read_in_threads(reader) == []
-        assert reader._direct._files == {}
+        assert reader._direct.files._files == {}
 
 
 def test_hdf5_is_not_touched(coded):
@@ -302,10 +310,10 @@ def test_forked_child_has_a_descriptor_of_its_own(coded):
     receiving, sending = context.Pipe(duplex=False)
 
     def work(reader):
-        parents = list(reader._direct._files)
+        parents = list(reader._direct.files._files)
         with reader:
             reader.read([1])
-            sending.send((parents, list(reader._direct._files)))
+            sending.send((parents, list(reader._direct.files._files)))
 
     with RowReader(coded, "train_img") as reader:
         reader.read([0])
@@ -325,7 +333,7 @@ def test_pickle_carries_places_and_no_descriptor(coded, monkeypatch):
         stored = pickle.dumps(reader)
     monkeypatch.setattr(h5py, "File", None)
     with pickle.loads(stored) as copy:
-        assert copy._direct._files == {}
+        assert copy._direct.files._files == {}
         assert rows_of(copy.read([9, 4])).tolist() == [9, 4]
 
 
@@ -551,7 +559,7 @@ def test_writers_are_kept_out_while_rows_are_read(coded):
     """As with an HDF5 handle, nobody can open the file for writing until the reader is closed."""
     with RowReader(coded, "train_img") as reader:
         reader.read([0])
-        held = reader._direct._file()  # as the trace of an error holds it
+        held = reader._direct.files.get()  # as the trace of an error holds it
         with pytest.raises(BlockingIOError, match="unable to lock file"):
             h5py.File(coded, "r+")
     with h5py.File(coded, "r+"):
@@ -677,6 +685,7 @@ def test_a_disk_that_cannot_tell_is_asked_once(coded, advice, monkeypatch):
     assert (len(tries), advice) == (1, [])
 
 
+@pytest.mark.filterwarnings("ignore::helpers.layout.OutsideFileWarning")
 def test_a_link_to_another_file_is_left_to_hdf5(tmp_path):
     """Its offsets count in the other file: from this one they would give wrong pictures, but for the first and last."""
     images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)

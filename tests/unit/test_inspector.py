@@ -1,18 +1,23 @@
 """The inspector: a sound file passes, and each kind of damage is named with its place and what to do."""
 
+import base64
 import os
+import re
 import subprocess
 import sys
+import time
 import tracemalloc
+import zlib
 from pathlib import Path
 
+import cv2
 import h5py
 import numpy as np
 import pytest
 
-from helpers import inspector
+from helpers import inspector, split_checks
 from helpers.images import encode_jpeg
-from helpers.inspector import guess_pairs, inspect_file
+from helpers.inspector import inspect_file
 from helpers.layout import LayoutError
 from helpers.writer import HDF5Writer
 
@@ -56,17 +61,20 @@ def test_report_in_words(good, monkeypatch):
         "good.h5: HDF5, SIZE, can be trained on\n"
         "\n"
         "Datasets\n"
+        "  test_crc32    (0,) uint32, chunks (1024,), not compressed\n"
         "  test_img      (0, 8, 8, 3) uint8, chunks (1, 8, 8, 3), not compressed\n"
         "  test_labels   (0, 4) uint8, chunks (1024, 4), not compressed\n"
+        "  train_crc32   (128,) uint32, chunks (1024,), not compressed\n"
         "  train_img     (128, 8, 8, 3) uint8, chunks (1, 8, 8, 3), not compressed\n"
         "  train_labels  (128, 4) uint8, chunks (1024, 4), not compressed\n"
+        "  valid_crc32   (32,) uint32, chunks (1024,), not compressed\n"
         "  valid_img     (32, 8, 8, 3) uint8, chunks (1, 8, 8, 3), not compressed\n"
         "  valid_labels  (32, 4) uint8, chunks (1024, 4), not compressed\n"
         "\n"
         "Attributes\n"
         "  class_names  bread, cake, ramen, soup\n"
         "  complete     True\n"
-        "  kit_version  0.1.0\n"
+        "  kit_version  0.2.0\n"
         "  mean         7, 7, 7\n"
         "\n"
         "Images a class\n"
@@ -76,6 +84,14 @@ def test_report_in_words(good, monkeypatch):
         "  ramen        32         8         0\n"
         "  soup         32         8         0\n"
         "  all         128        32         0\n"
+        "\n"
+        "Classes among 32 neighbouring rows\n"
+        "  train  4.0 on average; shuffled rows would hold 4.0\n"
+        "  valid  4.0 on average; shuffled rows would hold 4.0\n"
+        "\n"
+        "A shuffled epoch\n"
+        "  train  reads 24.6 kB in 128 pieces, unpacks 0 chunks; 1x the images' own bytes\n"
+        "  valid  reads 6.14 kB in 32 pieces, unpacks 0 chunks; 1x the images' own bytes\n"
         "\n"
         "Looked at every label and at a sample of up to 256 images a split (all: --verify)."
     )
@@ -259,6 +275,10 @@ def _images_gone(file):
     del file["test_img"]
 
 
+def _training_images_gone(file):
+    del file["train_img"]
+
+
 def _damaged_chunk(file):
     _replace(file, "train_img", file["train_img"][:], chunks=(1, 8, 8, 3), compression="gzip")
     place = file["train_img"].id.get_chunk_info(3).byte_offset
@@ -290,7 +310,7 @@ def _nameless(file):
 FAULTS = [
     (
         _half_written,
-        ["never-written", "onehot-sum"],
+        ["never-written", "never-written", "onehot-sum"],
         [],
         "64 of 128 chunks of train_img were never written; their images read as black.",
     ),
@@ -365,7 +385,14 @@ FAULTS = [
         _images_gone,
         ["no-images"],
         [],
-        "no pair of images and labels was recognised among test_labels, train_labels, valid_labels.",
+        "no pair of images and labels was recognised among test_crc32, test_labels, train_crc32, train_labels, "
+        "valid_crc32, valid_labels.",
+    ),
+    (
+        _training_images_gone,
+        ["no-dataset"],
+        [],
+        "PATH was written by this kit, and has no dataset train_img.",
     ),
     (_damaged_chunk, ["unreadable-rows"], [], None),
     (
@@ -379,7 +406,7 @@ FAULTS = [
         _cut_chunks,
         [],
         ["cut-chunks"],
-        "chunks (16, 4, 4, 1) of train_img cut the images: to read one image, 12 chunks of 3.07 kB are fetched.",
+        "chunks (16, 4, 4, 1) of train_img cut the images: to read one image, 12 chunks of 256 bytes each are fetched.",
     ),
     (
         _large_chunks,
@@ -437,14 +464,14 @@ def test_what_passes_can_be_served(good):
 
 
 def test_verify_looks_at_every_image(tmp_path):
-    """A black image between the rows of the sample is found by --verify only, and the report says which was done."""
+    """An image that changed between the rows of the sample is found by --verify only, which the report says."""
     path = make_file(tmp_path / "x.h5", n=2000)
     with h5py.File(path, "r+") as file:
-        file["train_img"][1] = 0
+        file["train_img"][1001] = 0
     sampled, verified = inspect_file(path), inspect_file(path, verify=True)
     assert codes(sampled) == ([], [])
     assert sampled.checked == "Looked at every label and at a sample of up to 256 images a split (all: --verify)."
-    assert codes(verified) == (["black-images"], [])
+    assert codes(verified) == (["black-images", "crc-mismatch"], [])
     assert verified.checked == "Looked at every label and at all images."
     assert inspector.main([str(path), "--verify"]) == 1
 
@@ -471,37 +498,252 @@ def test_broken_jpeg_bytes_are_found(tmp_path):
     ]
 
 
-# -- foreign files ----------------------------------------------------------------------------------------------------
-
-FOREIGN = [
-    (
-        "keras style",
-        {"x_train": (12, 8, 8, 3), "y_train": (12,), "x_test": (12, 8, 8, 3), "y_test": (12,)},
-        {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")},
-    ),
-    (
-        "groups",
-        {"train/images": (12, 8, 8, 3), "train/labels": (12, 4), "val/images": (6, 8, 8, 3), "val/labels": (6, 4)},
-        {"train": ("train/images", "train/labels"), "valid": ("val/images", "val/labels")},
-    ),
-    (
-        "one pair beside others",
-        {"images": (12, 8, 8, 3), "category_id": (9,), "labels": (12,), "weights": (12, 2)},
-        {"images": ("images", "labels")},
-    ),
-    ("labels of another length", {"data": (12, 8, 8, 3), "labels": (11,)}, {"data": ("data", "labels")}),
-    ("no images", {"labels": (12,), "scores": (12, 2)}, {}),
-]
+# -- checksums --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shapes", "pairs"), [case[1:] for case in FOREIGN], ids=[case[0] for case in FOREIGN])
-def test_pairs_of_a_foreign_file_are_guessed(tmp_path, shapes, pairs):
-    """Image and label datasets are paired by their words, lengths and shapes."""
-    path = tmp_path / "foreign.h5"
+@pytest.mark.parametrize("storage", ["raw", "jpeg"])
+def test_verify_finds_a_flipped_byte(tmp_path, storage):
+    """One bit of a pixel, or of JPEG bytes that still decode: the rows and the file are named."""
+    path = make_file(tmp_path / "x.h5", storage=storage)
+    assert inspect_file(path, verify=True).ok
+    with h5py.File(path, "r+") as file:
+        for row in (5, 77):
+            stored = file["train_img"][row]
+            stored.reshape(-1)[-4] ^= 1
+            file["train_img"][row] = stored
+    assert inspect_file(path).ok
+    report = inspect_file(path, verify=True)
+    assert codes(report) == (["crc-mismatch"], [])
+    assert report.faults[0].message == (
+        f"2 of 128 images in train_img of {path} are not as they were written, by their CRC-32: rows 5, 77."
+    )
+    assert inspector.main([str(path), "--verify"]) == 1
+
+
+def test_verify_names_twenty_rows(tmp_path):
+    """Of many rows the first are named."""
+    path = make_file(tmp_path / "x.h5")
+    with h5py.File(path, "r+") as file:
+        file["train_crc32"][:] = 0
+    message = inspect_file(path, verify=True).faults[0].message
+    assert message.endswith("rows 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19 ....")
+
+
+@pytest.mark.parametrize(
+    ("sums", "form"),
+    [(np.zeros(127, np.uint32), "shape (127,) and type uint32"), (np.zeros(128), "shape (128,) and type float64")],
+)
+def test_checksums_of_another_form_are_a_fault(good, sums, form):
+    """One CRC-32 an image, or they mean nothing."""
+    with h5py.File(good, "r+") as file:
+        _replace(file, "train_crc32", sums)
+    report = inspect_file(good, verify=True)
+    assert codes(report) == (["crc-shape"], [])
+    assert report.faults[0].message == (f"train_crc32 has {form}; expected (128,) uint32, one CRC-32 an image.")
+
+
+def test_verify_says_when_there_are_no_checksums(good):
+    """In files without them a changed byte of a pixel cannot be seen; a foreign file may have its own."""
+    with h5py.File(good, "r+") as file:
+        del file["train_crc32"]
+    assert inspect_file(good, verify=True).checked == (
+        "Looked at every label and at all images. train_img has no CRC-32: a changed byte of a pixel cannot be seen."
+    )
+    with h5py.File(good, "r+") as file:
+        file.move("train_img", "a/pics")
+        file["a/pics_crc32"] = np.array([zlib.crc32(image) for image in file["a/pics"]], np.uint32)
+    names = {"images": "a/pics", "labels": "train_labels"}
+    assert inspect_file(good, verify=True, **names).checked == "Looked at every label and at all images."
+    with h5py.File(good, "r+") as file:
+        file["a/pics"][3, 0, 0] = 0
+    assert codes(inspect_file(good, verify=True, **names))[0] == ["crc-mismatch"]
+
+
+def test_verify_shows_how_far_it_is(good, capsys):
+    """A bar with rate and remaining time, on a terminal only."""
+    inspect_file(good, verify=True, progress=True)
+    assert re.search(r"verify: 100%.* 160/160 \[00:\d\d<00:00, .* images/s\]", capsys.readouterr().err)
+    inspector.main([str(good), "--verify"])
+    assert capsys.readouterr().err == ""
+
+
+# -- pictures and pages -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("storage", ["raw", "jpeg"])
+def test_sheet_shows_every_class_of_each_split(tmp_path, storage):
+    """Images spread over the classes, with their names; the report keeps them when the file is gone."""
+    path = make_file(tmp_path / "x.h5", storage=storage)
+    report = inspect_file(path)
+    path.unlink()
+    for split in ("train", "valid"):
+        labels = [each.label for each in report.sheet[split]]
+        assert {label: labels.count(label) for label in NAMES} == dict.fromkeys(NAMES, 2)
+        assert all((each.pixels[:, :, 0] >= 5).all() for each in report.sheet[split])
+    assert report.sheet_png().startswith(b"\x89PNG")
+    assert "data:image/jpeg;base64," in report._repr_html_()
+    assert len(report._repr_html_()) < 150_000
+
+
+def test_sheet_of_a_file_that_is_expensive_to_read_has_few_images(tmp_path):
+    """When one image costs 128 MB to read, the sample of four is all that is looked at."""
+    path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
-        for name, shape in shapes.items():
-            file.create_dataset(name, shape, np.uint8)
-        assert guess_pairs(file) == pairs
+        file.create_dataset("images", (2000, 256, 256, 1), np.uint8, chunks=(2000, 256, 256, 1), compression="gzip")
+        file["images"][:] = 1
+        file["labels"] = np.arange(2000) % 5
+    report = inspect_file(path)
+    assert 0 < len(report.sheet["images"]) <= 4
+
+
+def test_sheet_without_usable_labels(tmp_path):
+    """Rows take the place of class names."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["images"] = np.full((40, 8, 8), 0.5)
+        file["labels"] = np.zeros((40, 3))
+    shown = inspect_file(path).sheet["images"]
+    assert [each.row for each in shown][:3] == [0, 2, 5]
+    assert {each.label for each in shown} == {""}
+    assert (shown[0].pixels == 128).all()
+
+
+def test_command_line_writes_sheet_and_page(good, tmp_path, capsys):
+    """--sheet and --html; a file without any image gets a line instead of an empty picture."""
+    sheet, page = tmp_path / "sheet.png", tmp_path / "page.html"
+    assert inspector.main([str(good), "--sheet", str(sheet), "--html", str(page)]) == 0
+    assert sheet.read_bytes().startswith(b"\x89PNG")
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    assert "can be trained on" in text
+    assert inspector.main([str(tmp_path / "none.h5"), "--sheet", str(tmp_path / "other.png")]) == 2
+    assert capsys.readouterr().err == f"{tmp_path / 'other.png'} was not written: there is no image to show.\n"
+    assert not (tmp_path / "other.png").exists()
+
+
+def test_half_a_pair_on_the_command_line(good, capsys):
+    """argparse's own exit code, and a sentence."""
+    with pytest.raises(SystemExit) as ended:
+        inspector.main([str(good), "--images", "train_img"])
+    assert ended.value.code == 2
+    assert "--images and --labels name a pair of datasets: give both or neither." in capsys.readouterr().err
+
+
+def test_html_of_a_file_that_does_not_open(tmp_path):
+    """Verdict and reason, and nothing that is empty."""
+    text = inspect_file(tmp_path / "none.h5")._repr_html_()
+    assert "cannot be read" in text
+    assert "<details" not in text
+
+
+def test_pictures_of_the_mix_have_words(good):
+    """Each picture of the page has a text for those who do not see it, and is whole."""
+    text = inspect_file(good)._repr_html_()
+    assert 'alt="Classes along train, from its first row to its last."' in text
+    for data in re.findall('base64,([^"]+)"', text):
+        assert cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_UNCHANGED) is not None
+    assert text.count("<img") == text.count("alt=") == 3
+
+
+# -- hostile files ----------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_root_group_is_a_report(good):
+    """What h5py raises for it, a bare KeyError, does not reach the caller."""
+    with h5py.File(good) as file:
+        place = h5py.h5o.get_info(file.id).addr
+    with good.open("r+b") as raw:
+        raw.seek(place)
+        raw.write(b"\xff" * 60)
+    report = inspect_file(good)
+    assert codes(report) == (["damaged"], [])
+    assert (report.readable, report.exit_code) == (False, 2)
+
+
+def test_errors_of_any_kind_become_a_report(good, monkeypatch):
+    """A check that meets what nobody thought of ends in a fault; the other split is still looked at."""
+    check = split_checks.check_split
+
+    def fail_once(report, file, split, *rest):
+        if split == "train":
+            raise OverflowError("a length that no machine has")
+        check(report, file, split, *rest)
+
+    monkeypatch.setattr(split_checks, "check_split", fail_once)
+    report = inspect_file(good)
+    assert codes(report) == (["damaged"], [])
+    assert report.faults[0].message.endswith("HDF5 said: a length that no machine has")
+    assert list(report.splits) == ["valid", "test"]
+
+
+def _claims_many_rows(file):
+    _replace(file, "train_img", file["train_img"][:], maxshape=(None, 8, 8, 3), chunks=(1, 8, 8, 3))
+    file["train_img"].resize(2**40, axis=0)
+
+
+def _claims_large_images(file):
+    del file["train_img"]
+    file.create_dataset("train_img", (128, 50_000, 50_000, 3), np.uint8, chunks=(1, 100, 100, 3))
+
+
+def _claims_many_labels(file):
+    del file["train_labels"]
+    file.create_dataset("train_labels", (2**40,), np.int64, chunks=(1024,))
+
+
+def _claims_many_classes(file):
+    del file["train_labels"]
+    file.create_dataset("train_labels", (128, 10**9), np.uint8, chunks=(1, 10**6))
+
+
+@pytest.mark.parametrize("claim", [_claims_many_rows, _claims_large_images, _claims_many_labels, _claims_many_classes])
+def test_shapes_that_are_not_in_the_file_cost_nothing(good, claim):
+    """A header can claim any size: nothing of that size is read, counted or allocated."""
+    with h5py.File(good, "r+") as file:
+        claim(file)
+    tracemalloc.start()
+    start = time.perf_counter()
+    report = inspect_file(good, verify=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not report.ok
+    assert peak < 100e6
+    assert time.perf_counter() - start < 20
+
+
+def test_one_dataset_an_image(tmp_path):
+    """Thousands of small datasets are a file without a pair; the report shows the first."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        for number in range(2500):
+            file[f"{number:05}"] = np.zeros((8, 8, 3), np.uint8)
+    report = inspect_file(path)
+    assert codes(report) == (["no-images"], [])
+    assert "\n  ...    more than 1,900 more\n" in str(report)
+    assert len(report._repr_html_()) < 50_000
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    """Opening it would never end."""
+    os.mkfifo(tmp_path / "pipe.h5")
+    report = inspect_file(tmp_path / "pipe.h5")
+    assert (codes(report), report.exit_code) == ((["not-a-file"], []), 2)
+
+
+def test_control_characters_do_not_reach_the_terminal(tmp_path):
+    """Names of classes and datasets come from a stranger."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["images\x1b[2J"] = np.ones((64, 8, 8, 3), np.uint8)
+        file["labels"] = np.arange(64) % 2
+        file.attrs["class_names"] = ["a\x1b[31m", "b\nc"]
+    report = inspect_file(path)
+    assert codes(report) == ([], [])
+    assert "\x1b" not in str(report) + report._repr_html_()
+    assert "b\\nc" in str(report)
+
+
+# -- foreign files ----------------------------------------------------------------------------------------------------
 
 
 def test_named_pair_of_a_foreign_file(tmp_path, capsys):
@@ -523,7 +765,8 @@ def test_unknown_name_lists_what_there_is(good):
     report = inspect_file(good, images="train_imgs", labels="train_labels")
     assert codes(report) == (["no-dataset"], [])
     assert report.faults[0].advice == (
-        "It has: test_img, test_labels, train_img, train_labels, valid_img, valid_labels."
+        "It has: test_crc32, test_img, test_labels, train_crc32, train_img, train_labels, valid_crc32, valid_img, "
+        "valid_labels."
     )
 
 

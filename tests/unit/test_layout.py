@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,7 @@ def test_names_of_datasets():
     """The names that every other module asks for."""
     assert [layout.image_dataset(split) for split in layout.SPLITS] == ["train_img", "valid_img", "test_img"]
     assert [layout.label_dataset(split) for split in layout.SPLITS] == ["train_labels", "valid_labels", "test_labels"]
+    assert [layout.crc_dataset(name) for name in ("train_img", "a/pics")] == ["train_crc32", "a/pics_crc32"]
 
 
 @pytest.mark.parametrize("storage", ["raw", "jpeg"])
@@ -161,6 +163,34 @@ def test_dataset_names_look_into_groups(tmp_path):
         assert layout.dataset_names(file) == ["a", "b/c/x", "b/y"]
 
 
+def test_dataset_names_follow_links_to_datasets(tmp_path):
+    """Soft and external links to datasets count; a group behind two names is looked into once, a dead link never."""
+    path = foreign_file(tmp_path, **{"a/x": np.zeros(1), "y": np.zeros(1)})
+    with h5py.File(path, "r+") as file:
+        file["a/a"] = file["a"]
+        file["soft"], file["dead"] = h5py.SoftLink("/y"), h5py.SoftLink("/z")
+        file["group"] = h5py.SoftLink("/a")
+        file["far"], file["gone"] = h5py.ExternalLink("other.h5", "z"), h5py.ExternalLink("none.h5", "z")
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["z"] = np.zeros(1)
+    with open_file(path) as file:
+        assert layout.dataset_names(file) == ["a/x", "far", "soft", "y"]
+
+
+def test_errors_about_damage_name_the_file(tmp_path):
+    """Whatever h5py raises for damaged bytes becomes an HDF5FileError; the kit's own errors pass as they are."""
+    for error in (KeyError("'bad object header'"), RuntimeError("bad"), ValueError("bad"), OverflowError("bad")):
+        with pytest.raises(HDF5FileError) as raised, layout.clear_damage("x.h5"):
+            raise error
+        assert str(raised.value) == (
+            "x.h5 opens, but what is in it cannot be read; it is probably damaged. Build or copy it again. "
+            f"HDF5 said: {error}"
+        )
+        assert raised.value.__cause__ is error
+    with pytest.raises(IncompleteFileError, match="^not all$"), layout.clear_damage("x.h5"):
+        raise IncompleteFileError("not all")
+
+
 def test_options_reach_h5py(tmp_path):
     """The chunk cache is the caller's choice."""
     with open_file(kit_file(tmp_path), rdcc_nbytes=0) as file:
@@ -177,6 +207,11 @@ def make_missing(folder: Path) -> Path:
 def make_unfinished(folder: Path) -> Path:
     (folder / "none.h5.part").write_bytes(b"")
     return folder / "none.h5"
+
+
+def make_pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "pipe.h5")
+    return folder / "pipe.h5"
 
 
 def make_cut(folder: Path) -> Path:
@@ -214,6 +249,12 @@ CLOSED_FILES = [
         lambda folder: folder,
         errno.EISDIR,
         "{path} is a folder, not an HDF5 file. Build one from it: data_scripts.build_hdf5.",
+    ),
+    (
+        "pipe",
+        make_pipe,
+        errno.ESPIPE,
+        "{path} is a device or a pipe, not a file. Check the path.",
     ),
     (
         "cut short",

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import threading
+import zlib
 
 import children
 import h5py
@@ -239,10 +240,10 @@ def test_damaged_chunk_names_its_rows(hdf5_file):
     )
 
 
-def make_jpeg_file(path, shapes, image_shape=None):
+def make_jpeg_file(path, shapes, image_shape=None, **options):
     """A file of JPEG bytes: one grey level a row, images of the given (height, width)."""
     with h5py.File(path, "w") as file:
-        data = file.create_dataset("pictures", (len(shapes),), dtype=h5py.vlen_dtype(np.uint8))
+        data = file.create_dataset("pictures", (len(shapes),), dtype=h5py.vlen_dtype(np.uint8), **options)
         for row, shape in enumerate(shapes):
             data[row] = np.frombuffer(encode_jpeg(np.full((*shape, 3), 40 * row, np.uint8)), np.uint8)
         if image_shape is not None:
@@ -269,6 +270,18 @@ def test_foreign_jpeg_of_mixed_size_needs_size(tmp_path):
         assert reader.read([1, 0]).shape == (2, 8, 12, 3)
 
 
+@pytest.mark.parametrize("shape", [(16, 2**40, 3), (0, 16, 3), (16, 16, 1), (16, 16)], ids=str)
+def test_shapes_that_no_jpeg_has_are_refused(tmp_path, shape):
+    """A damaged note of the shape does not make a batch take memory without bound."""
+    path = make_jpeg_file(tmp_path / "jpeg.h5", [(16, 16)], image_shape=shape)
+    with pytest.raises(LayoutError) as caught:
+        RowReader(path, "pictures")
+    assert str(caught.value) == (
+        f"pictures in {path} says that its images have shape {shape}; expected (height, width, 3), at most 65,535 "
+        "pixels a side. The file is damaged: build it again."
+    )
+
+
 def test_broken_jpeg_names_its_row(tmp_path):
     """Bytes that are no picture name row, dataset and file."""
     path = make_jpeg_file(tmp_path / "jpeg.h5", [(16, 16)] * 3, image_shape=(16, 16, 3))
@@ -278,8 +291,96 @@ def test_broken_jpeg_names_its_row(tmp_path):
         reader.read([0, 1, 2])
 
 
+def with_sums(path):
+    """Add the CRC-32 of each row's JPEG bytes; returns them."""
+    with h5py.File(path, "r+") as file:
+        sums = np.array([zlib.crc32(stored) for stored in file["pictures"][:]], np.uint32)
+        file["pictures_crc32"] = sums
+    return sums
+
+
+def flip_in_jpeg(path, row):
+    """Change one byte in the middle of the JPEG bytes of a row, past HDF5."""
+    with h5py.File(path) as file:
+        stored = file["pictures"][row].tobytes()
+    content = bytearray(path.read_bytes())
+    content[content.index(stored) + len(stored) // 2] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "lzf", "chunks": (2,)}], ids=["past HDF5", "through HDF5"])
+def test_damaged_jpeg_bytes_are_found_by_their_crc(tmp_path, options):
+    """OpenCV makes a picture of damaged bytes without a word; their CRC-32 tells, before they are decoded."""
+    path = make_jpeg_file(tmp_path / "jpeg.h5", [(64, 64)] * 4, image_shape=(64, 64, 3), **options)
+    with RowReader(path, "pictures") as reader:
+        images = reader.read([0, 3, 2])
+        assert reader.direct is not bool(options)
+    with_sums(path)
+    flip_in_jpeg(path, 2)
+    with RowReader(path, "pictures") as reader:
+        with pytest.raises(HDF5FileError) as caught:
+            reader.read([0, 2, 3])
+        np.testing.assert_array_equal(reader.read([0, 3]), images[:2])
+    assert str(caught.value) == (
+        f"row 2 of pictures in {path} cannot be read: its bytes do not have their CRC-32. The file is damaged. "
+        f"`python -m helpers.inspector {path} --verify` finds all such rows. Copy or build the file again."
+    )
+
+
+def test_sums_that_do_not_fit_are_refused(tmp_path):
+    """A file whose CRC-32 are not one for each row was changed by something that does not know them."""
+    path = make_jpeg_file(tmp_path / "jpeg.h5", [(16, 16)] * 4, image_shape=(16, 16, 3))
+    with h5py.File(path, "r+") as file:
+        file["pictures_crc32"] = np.zeros(3, np.uint32)
+    with pytest.raises(LayoutError) as caught:
+        RowReader(path, "pictures")
+    assert str(caught.value) == (
+        f"pictures_crc32 in {path} has shape (3,) and type uint32; expected one uint32 for each of the 4 rows of "
+        "pictures. Build the file again."
+    )
+
+
+def test_jpeg_bytes_that_hdf5_cannot_read_name_their_row(tmp_path):
+    """Where only HDF5 can read the bytes, its error names row, dataset and file too."""
+    path = make_jpeg_file(tmp_path / "jpeg.h5", [(16, 16)] * 4, image_shape=(16, 16, 3), compression="lzf", chunks=(1,))
+    with h5py.File(path) as file:
+        place = file["pictures"].id.get_chunk_info(1).byte_offset
+    with path.open("r+b") as raw:
+        raw.seek(place)
+        raw.write(b"\xff" * 8)
+    with RowReader(path, "pictures") as reader:
+        with pytest.raises(HDF5FileError, match=f"^row 1 of pictures in {path} cannot be read: HDF5 said: "):
+            reader.read([0, 1])
+        assert reader.read([3, 2]).shape == (2, 16, 16, 3)
+
+
+def test_rows_never_written_can_be_asked_for(tmp_path):
+    """Rows of chunks that were never written are known, whichever way they are read."""
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        for name, options in [("x", {}), ("packed", {"compression": "lzf"})]:
+            file.create_dataset(name, (9, 4), "u1", chunks=(2, 4), **options)[3:6] = 1
+        file["whole"] = np.ones((9, 4), np.uint8)
+    rows = [8, 3, -5, 1, 3]
+    for name, expected in [("x", [1, 0, 0, 1, 0]), ("packed", [1, 0, 0, 1, 0]), ("whole", [0] * 5)]:
+        with RowReader(tmp_path / "x.h5", name) as reader:
+            assert reader.unwritten(rows).tolist() == expected
+
+
 def test_repr_is_short_and_true(coded_file):
     """The repr names file, dataset, shape and dtype, and whether it is closed."""
     with RowReader(coded_file, "train_img") as reader:
         assert repr(reader) == "RowReader('coded.h5', 'train_img'): shape (103, 16, 16, 3), uint8"
     assert repr(reader).endswith(", closed")
+
+
+def test_sums_that_cannot_be_opened_are_an_error(tmp_path):
+    """A dataset of CRC-32 that is listed and damaged does not count as none: its images would go unchecked."""
+    path = make_jpeg_file(tmp_path / "jpeg.h5", [(16, 16)] * 4, image_shape=(16, 16, 3))
+    with_sums(path)
+    with h5py.File(path) as file:
+        header = h5py.h5o.get_info(file["pictures_crc32"].id).addr
+    with path.open("r+b") as raw:
+        raw.seek(header)
+        raw.write(b"\xff")
+    with pytest.raises(HDF5FileError, match=f"^{path} opens, but what is in it cannot be read; "):
+        RowReader(path, "pictures")
