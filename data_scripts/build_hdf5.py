@@ -6,71 +6,80 @@
 
 The rules, each with a test:
 
-- **Classes** are the folders directly in SOURCE, sorted by name; pictures may lie deeper inside them. A folder gets a
-  class number only if at least one of its pictures can be read; the others are reported. A Food-101 folder
-  (``images/CLASS/ID.jpg`` with ``meta/train.txt`` and ``meta/test.txt``) is recognised.
+- **Classes** are the folders directly in SOURCE, sorted by name (in Unicode's NFC, so that a Mac and Linux agree);
+  pictures may lie deeper inside them. A folder gets a class number only if at least one of its pictures can be used;
+  the others are reported. A Food-101 folder (``images/CLASS/ID.jpg`` with ``meta/train.txt`` and ``meta/test.txt``) is
+  recognised. Folders that systems make (``__MACOSX``, ``@eaDir`` ...) are no classes.
 - **Pictures** are files named as PNG, JPEG, WebP, BMP or GIF, and files of another name whose first bytes are those of
-  one of the first four. Everything else is *ignored* and listed: hidden files (a dot in front), files outside the class
-  folders, links to folders (except class folders). Equal copies count as different pictures.
+  a picture (of HEIC, AVIF or TIFF too, which cannot be read and are skipped). Everything else is *ignored* and listed:
+  hidden files (a dot in front), files outside the class folders.
+- **Links** to files are the pictures they lead to. Links to folders are ignored; but a class folder may be a link, if
+  it leads out of SOURCE. A broken link that is named as a picture is skipped.
+- **Copies** (files with the same bytes) in one class are ignored but for one, so that no picture is in two splits.
+  Copies in two classes are all skipped: one of the labels is wrong. The official split keeps what its lists name, and
+  reports it. Resized or newly encoded copies are not found.
 - **Broken pictures** are *skipped* with the reason, or stop the build. Each file found is written, skipped or ignored.
 - **Splits** are stratified: of n pictures of a class, a split with share s gets n*s, rounded down or up so that the
-  totals over all classes stay right as well. The first readable picture of a class always trains. The official split
+  totals over all classes stay right as well. The first usable picture of a class always trains. The official split
   keeps Food-101's lists and takes a fifth of the training list, class by class, for validation. A picture found broken
   while writing is missing from its split, and nothing else moves.
 - **Rows** are shuffled by the seed, and the pictures of a class spread evenly: every block of rows is a mix of classes.
+- **A build that stops** (a kill, a full disk, a lost SOURCE, Ctrl-C) never leaves a file under the final name; an older
+  one stays. What was done lies in ``OUT.part``, and ``--resume`` goes on with it. SOURCE is lost when the folder of a
+  picture, or eight pictures, are gone that were there when the build began; fewer are skipped.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
+import os
+import shutil
 import sys
 import time
 import warnings
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from helpers.images import RESIZE_MODES, ImageError, quiet_pillow, read_image, resize_image
-from helpers.layout import SPLITS, STORAGES, HDF5FileError
+from data_scripts.build_report import BuildReport
+from data_scripts.folder import BuildError, LeftOut, find_pictures, set_copies_aside
+from data_scripts.reading import Group, Picture, PictureReader, ReadGroup, SourceLostError
+from data_scripts.splits import DEFAULT_SPLIT, BrokenImageError, Plan, broken, plan_rows
+from helpers.batches import read_class_numbers
+from helpers.images import RESIZE_MODES, quiet_pillow
+from helpers.layout import LABEL_KINDS, SPLITS, STORAGES, HDF5FileError, LayoutError, read_file_info, read_split_info
+from helpers.words import printable, size_text
+from helpers.workers import WorkerDiedError, WorkerPool, WorkerStalledError
 from helpers.writer import HDF5Writer
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif"}
 ON_ERROR = ("skip", "stop")
-DEFAULT_SPLIT = (0.7, 0.2, 0.1)
-OFFICIAL_VALID = (Fraction(4, 5), Fraction(1, 5), Fraction(0))  # of Food-101's training list; its test list stays whole
-APPEND_BYTES = 2**24  # images handed to the writer at once: enough to be fast, little beside the rest of the process
-SHOWN = 20  # names in each list of a report on screen; the report file has them all
+GROUP_BYTES = 2**23  # pixels of a group of pictures that a worker reads at once, and that is appended at once
+GROUP_PICTURES = 64  # at most: small pictures too are shared out evenly
+LOST_FROM = 8  # pictures that were there when the build began: that is not the pictures' fault
+WORKERS_FROM = 500  # pictures: for fewer, starting processes takes longer than they save
+CHECKPOINT_BYTES = 2**28  # of pixels, seconds of work, are lost at most; no clock, so that two builds are equal
+STALL_S = 600.0  # for one group of pictures, from a disk that is asleep or far away
+SAMPLED = 16  # pictures from which the size of JPEG or gzip rows is estimated
 
 
-class BuildError(ValueError):
-    """The file cannot be built from this source with these options."""
-
-
-class BrokenImageError(BuildError):
-    """A picture cannot be read, and ``on_error="stop"`` was asked for."""
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A file that is not in the result: its path below SOURCE, and why."""
-
-    path: str
-    reason: str
+class BuildStoppedError(BuildError):
+    """The build could not go on; what was done is kept for ``resume=True``."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a build, checked."""
+    """The options of a build that decide what is in the file, checked."""
 
     size: int = 299
     resize: str = "stretch"
     storage: str = "raw"
+    compression: str | None = None
+    label_kind: str = "onehot"
     split: tuple[float, float, float] | str = DEFAULT_SPLIT
     seed: int = 0
     on_error: str = "skip"
@@ -80,22 +89,48 @@ class Options:
             raise BuildError(f"size must be a whole number of pixels from 1 to 65500; got {self.size!r}.")
         if not isinstance(self.seed, (int, np.integer)) or not 0 <= self.seed < 2**63:  # the attribute has 64 bits
             raise BuildError(f"seed must be a whole number from 0 to 2**63 - 1; got {self.seed!r}.")
-        for name, choices in (("resize", RESIZE_MODES), ("storage", STORAGES), ("on_error", ON_ERROR)):
+        for name, choices in (
+            ("resize", RESIZE_MODES),
+            ("storage", STORAGES),
+            ("label_kind", LABEL_KINDS),
+            ("on_error", ON_ERROR),
+        ):
             if getattr(self, name) not in choices:
                 raise BuildError(f"{name} must be one of {', '.join(choices)}; got {getattr(self, name)!r}.")
+        if self.compression not in {None, "gzip"} or (self.compression and self.storage == "jpeg"):
+            raise BuildError(
+                f"compression must be None, or gzip with storage raw; got {self.compression!r} with {self.storage}."
+            )
         if self.split != "official":
             object.__setattr__(self, "split", _checked_shares(self.split))
 
     @property
-    def shares(self) -> tuple[Fraction, ...]:
-        """The split as exact fractions that sum to 1."""
+    def shares(self) -> tuple[Fraction, ...] | None:
+        """The split as exact fractions that sum to 1; None for the official one."""
+        if self.split == "official":
+            return None
         exact = [Fraction(share).limit_denominator(1_000_000) for share in self.split]
         return tuple(share / sum(exact) for share in exact)
+
+    @property
+    def image_bytes(self) -> int:
+        return self.size * self.size * 3
+
+    @property
+    def group_size(self) -> int:
+        """Pictures that are read at once."""
+        return max(1, min(GROUP_PICTURES, GROUP_BYTES // self.image_bytes))
+
+    @property
+    def form(self) -> str:
+        """Size and storage in words."""
+        storage = self.storage if self.compression is None else f"{self.storage} {self.compression}"
+        return f"{self.size}x{self.size} ({self.resize}, {storage})"
 
     def describe(self, source: Path) -> str:
         """What the attribute ``source`` of the file says."""
         split = self.split if self.split == "official" else " ".join(map(str, self.split))
-        return f"{source.resolve().name}: {self.size}x{self.size} {self.resize}, split {split}"
+        return f"{source.resolve().name}: {self.form}, {self.label_kind}, split {split}"
 
 
 def _checked_shares(split) -> tuple[float, float, float]:
@@ -109,339 +144,6 @@ def _checked_shares(split) -> tuple[float, float, float]:
     return shares
 
 
-# -- what lies in the folder ------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Found:
-    """Everything below SOURCE; paths are relative to it, with forward slashes, in the order of their names."""
-
-    source: Path
-    classes: dict[str, list[str]]  # class folder -> its pictures, as far as names and first bytes can tell
-    ignored: list[LeftOut]
-    files: int
-
-    @property
-    def pictures(self) -> int:
-        return sum(map(len, self.classes.values()))
-
-
-def find_pictures(source: Path) -> Found:
-    """List the class folders of ``source`` and the files in them. Raises BuildError when there is nothing to build."""
-    if not source.is_dir():
-        what = "is a file, not a folder" if source.exists() else "does not exist"
-        raise BuildError(f"{source} {what}. Give the folder that holds one folder of pictures for each class.")
-    root = source / "images" if is_food101(source) else source
-    found = Found(source, {folder.name: [] for folder in _class_folders(root)}, [], 0)
-    if not found.classes:
-        raise BuildError(
-            f"{source} has no class folders. Put the pictures of each class into a folder of its own: "
-            "CLASS/picture.jpg."
-        )
-    for path in _files(source, root):
-        found.files += 1
-        name = path.relative_to(source).as_posix()
-        reason = _why_ignored(path, name, root)
-        if reason:
-            found.ignored.append(LeftOut(name, reason))
-        else:
-            found.classes[path.relative_to(root).parts[0]].append(name)
-    if not found.pictures:
-        raise BuildError(
-            f"{source} has {len(found.classes)} class folders and {found.files} files, but no picture: none is a PNG, "
-            "JPEG, WebP, BMP or GIF file in a class folder."
-        )
-    return found
-
-
-def is_food101(source: Path) -> bool:
-    """Whether ``source`` has the layout of Food-101."""
-    return (source / "images").is_dir() and all(path.is_file() for path in _list_files(source))
-
-
-def _list_files(source: Path) -> tuple[Path, Path]:
-    return source / "meta" / "train.txt", source / "meta" / "test.txt"
-
-
-def _class_folders(root: Path) -> list[Path]:
-    folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-    for folder in folders:
-        try:
-            folder.name.encode("utf-8")
-        except UnicodeEncodeError:
-            raise BuildError(f"the class folder {folder.name!a} has a name that is not UTF-8. Rename it.") from None
-    return folders
-
-
-def _files(folder: Path, root: Path) -> Iterator[Path]:
-    """All files below ``folder`` in the order of names; a link to a folder counts as a file, unless it is a class."""
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and (root in {folder, path} or not path.is_symlink()):
-            yield from _files(path, root)
-        else:
-            yield path
-
-
-def _why_ignored(path: Path, name: str, root: Path) -> str | None:
-    if any(part.startswith(".") for part in name.split("/")):
-        return "hidden"
-    if path.is_dir():
-        return "a link to a folder"
-    if not path.is_file():
-        return "no regular file (a broken link, a pipe ...)"
-    if not path.is_relative_to(root) or path.parent == root:
-        return "outside the class folders"
-    if path.suffix.lower() in SUFFIXES or _starts_like_a_picture(path):
-        return None
-    return "not a picture"
-
-
-def _starts_like_a_picture(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            head = file.read(18)
-    except OSError:
-        return False
-    # BMP's mark is two letters; the four zeros and the size of the second header tell it from a text
-    bmp = (
-        head[:2] == b"BM" and head[6:10] == b"\0\0\0\0" and head[14:18] in {b"\x28\0\0\0", b"\x6c\0\0\0", b"\x7c\0\0\0"}
-    )
-    webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
-    return head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")) or webp or bmp
-
-
-# -- which picture goes into which row --------------------------------------------------------------------------------
-
-
-@dataclass
-class Plan:
-    """The rows of each split, planned before the first is written."""
-
-    class_names: tuple[str, ...]
-    rows: dict[str, list[tuple[str, int]]]  # split -> (path, class number), in the order of writing
-    skipped: list[LeftOut]  # found broken while looking for a readable picture of each class
-    ignored: list[LeftOut]
-    empty_classes: tuple[str, ...]  # class folders without any picture
-    unreadable_classes: tuple[str, ...]  # class folders whose pictures are all broken
-    not_found: tuple[str, ...]  # named in Food-101's lists, absent from the folder
-
-
-def plan_rows(found: Found, options: Options) -> Plan:
-    """Give each picture its split and its place. Reads at least one picture of each class.
-
-    Raises
-    ------
-    BuildError
-        No picture can be read, or the official lists are missing or contradict each other.
-    BrokenImageError
-        One cannot be read, and ``on_error`` is "stop".
-    """
-    rng = np.random.default_rng(options.seed)
-    official = _official_lists(found) if options.split == "official" else None
-    plan = Plan((), {}, [], list(found.ignored), (), (), () if official is None else official.not_found)
-    parts: list[tuple[list[str], list[str], list[str]]] = []
-    behind = [Fraction(0)] * 3
-    for name, files in found.classes.items():
-        shuffled = [files[position] for position in rng.permutation(len(files))]
-        candidates = [shuffled, []] if official is None else official.divide(shuffled, plan.ignored)
-        if not any(candidates):
-            plan.empty_classes += (name,)
-        elif not _drop_broken_fronts(candidates, found.source, options, plan.skipped):
-            plan.unreadable_classes += (name,)
-        else:
-            shares = options.shares if official is None else OFFICIAL_VALID
-            counts, behind = share_out(len(candidates[0]), shares, behind)
-            train, valid, test = _cut(candidates[0], counts)
-            parts.append((train, valid, test + candidates[1]))
-            plan.class_names += (name,)
-    if not parts:
-        raise BuildError(_nothing_readable(found, plan))
-    for index, split in enumerate(SPLITS):
-        plan.rows[split] = spread([part[index] for part in parts], rng)
-    return plan
-
-
-def share_out(n: int, shares, behind) -> tuple[list[int], list[Fraction]]:
-    """Divide ``n`` pictures of a class by ``shares``: each split gets n * share, rounded down or up.
-
-    ``behind`` is what the earlier classes left each split short of; those furthest behind are rounded up. Returns the
-    counts, which sum to ``n`` with at least one in train, and the new ``behind``.
-    """
-    wanted = [n * share for share in shares]
-    counts = [int(want) for want in wanted]
-    behind = [short + want - count for short, want, count in zip(behind, wanted, counts, strict=True)]
-    uneven = [split for split, want in enumerate(wanted) if want != counts[split]]
-    uneven.sort(key=lambda split: (split == 0 and counts[0] == 0, behind[split]), reverse=True)
-    for split in uneven[: n - sum(counts)]:
-        counts[split] += 1
-        behind[split] -= 1
-    return counts, behind
-
-
-def spread(classes: list[list[str]], rng: np.random.Generator) -> list[tuple[str, int]]:
-    """(path, class number) of all pictures, shuffled so that each class is spread evenly over the rows.
-
-    The k pictures of a class get one random place in each k-th of the rows.
-    """
-    rows = [(path, number) for number, paths in enumerate(classes) for path in paths]
-    places = [(np.arange(len(paths)) + rng.random(len(paths))) / max(1, len(paths)) for paths in classes]
-    return [rows[index] for index in np.argsort(np.concatenate(places), kind="stable")]
-
-
-def _cut(files: list[str], counts: list[int]) -> list[list[str]]:
-    ends = np.cumsum(counts).tolist()
-    return [files[end - count : end] for count, end in zip(counts, ends, strict=True)]
-
-
-def _drop_broken_fronts(candidates: list[list[str]], source: Path, options: Options, skipped: list[LeftOut]) -> bool:
-    """Remove broken pictures from the front of each list until one can be read; False when there is none."""
-    for files in candidates:
-        while files:
-            if _read(files[0], source, options, skipped) is not None:
-                return True
-            files.pop(0)
-    return False
-
-
-def _nothing_readable(found: Found, plan: Plan) -> str:
-    if not plan.skipped:
-        return f"{found.source} holds no picture that is named in meta/train.txt or meta/test.txt."
-    first, number = plan.skipped[0], len(plan.skipped)
-    return f"none of the {number} pictures in {found.source} can be read; the first, {first.path}: {first.reason}."
-
-
-@dataclass
-class OfficialLists:
-    """Food-101's own lists: pictures by their path below ``images``, without the ending."""
-
-    train: set[str]
-    test: set[str]
-    not_found: tuple[str, ...]
-
-    def divide(self, files: list[str], ignored: list[LeftOut]) -> list[list[str]]:
-        """[files of the training list, files of the test list]; those in neither are added to ``ignored``."""
-        unlisted = [path for path in files if _key(path) not in self.train | self.test]
-        ignored.extend(LeftOut(path, "in neither meta/train.txt nor meta/test.txt") for path in sorted(unlisted))
-        return [[path for path in files if _key(path) in names] for names in (self.train, self.test)]
-
-
-def _official_lists(found: Found) -> OfficialLists:
-    if not is_food101(found.source):
-        raise BuildError(
-            f"--split official needs a Food-101 folder, with images/, meta/train.txt and meta/test.txt; {found.source} "
-            "has no such lists. Give three shares instead: --split 0.7 0.2 0.1."
-        )
-    train, test = (_read_list(path) for path in _list_files(found.source))
-    both = sorted(train & test)
-    if both:
-        raise BuildError(
-            f"{both[0]} is in meta/train.txt and in meta/test.txt, {len(both)} pictures in all. "
-            "Correct the lists, or give three shares instead: --split 0.7 0.2 0.1."
-        )
-    present = {_key(path) for paths in found.classes.values() for path in paths}
-    return OfficialLists(train, test, tuple(sorted((train | test) - present)))
-
-
-def _read_list(path: Path) -> set[str]:
-    lines = path.read_text(encoding="utf-8-sig").splitlines()
-    return {_key(f"images/{line.strip()}") for line in lines if line.strip()}
-
-
-def _key(path: str) -> str:
-    name = path.removeprefix("images/")
-    stem, dot, ending = name.rpartition(".")
-    return stem if dot + ending.lower() in SUFFIXES else name
-
-
-# -- building ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class BuildReport:
-    """What became of every file: ``written + skipped + ignored == found``. Print it, or ask for ``text(None)``."""
-
-    path: Path
-    options: Options
-    class_names: tuple[str, ...]
-    class_counts: dict[str, list[int]]  # split -> rows of each class
-    found: int
-    skipped_files: list[LeftOut]
-    ignored_files: list[LeftOut]
-    empty_classes: tuple[str, ...]
-    unreadable_classes: tuple[str, ...]
-    not_found: tuple[str, ...]
-    size_bytes: int
-    seconds: float
-
-    @property
-    def rows(self) -> dict[str, int]:
-        return {split: sum(counts) for split, counts in self.class_counts.items()}
-
-    @property
-    def written(self) -> int:
-        return sum(self.rows.values())
-
-    @property
-    def skipped(self) -> int:
-        return len(self.skipped_files)
-
-    @property
-    def ignored(self) -> int:
-        return len(self.ignored_files)
-
-    def missing_classes(self, split: str) -> list[str]:
-        """Names of the classes without a row in ``split``."""
-        return [name for name, n in zip(self.class_names, self.class_counts[split], strict=True) if not n]
-
-    def __str__(self) -> str:
-        return self.text(SHOWN)
-
-    def text(self, limit: int | None) -> str:
-        """The report with at most ``limit`` names in each list (None: all of them)."""
-        size, options = self.options.size, self.options
-        lines = [
-            f"{self.path}: {self.written} images of {size}x{size} ({options.resize}, {options.storage}) in "
-            f"{len(self.class_names)} classes, {self.size_bytes / 1e6:.1f} MB",
-            f"  rows: {', '.join(f'{split} {rows}' for split, rows in self.rows.items())}",
-            f"  {self.found} files found = {self.written} written + {self.skipped} skipped + {self.ignored} ignored",
-        ]
-        lines += _section(
-            "skipped, cannot be read", [f"{file.path}: {file.reason}" for file in self.skipped_files], limit
-        )
-        for reason, paths in _by_reason(self.ignored_files).items():
-            lines += _section(f"ignored, {reason} ({_endings(paths)})", paths, limit)
-        lines += _section("class folders without a picture, no class number", self.empty_classes, limit)
-        lines += _section("class folders without a readable picture, no class number", self.unreadable_classes, limit)
-        lines += _section("in Food-101's lists, but not in the folder", self.not_found, limit)
-        for split, rows in self.rows.items():
-            if rows:
-                lines += _section(f"classes without a row in {split}", self.missing_classes(split), limit)
-            else:
-                lines.append(f"  {split} has no rows")
-        return "\n".join(lines)
-
-
-def _by_reason(files: list[LeftOut]) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = {}
-    for file in files:
-        groups.setdefault(file.reason, []).append(file.path)
-    return groups
-
-
-def _endings(paths: list[str]) -> str:
-    counts = Counter(Path(path).suffix.lower() or "no ending" for path in paths)
-    return ", ".join(f"{n} {ending}" for ending, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:8])
-
-
-def _section(title: str, names, limit: int | None) -> list[str]:
-    if not names:
-        return []
-    shown = list(names)[:limit]
-    more = [] if len(shown) == len(names) else [f"    ... and {len(names) - len(shown)} more"]
-    printable = [name.encode("utf-8", "backslashreplace").decode() for name in shown]  # file names need not be UTF-8
-    return [f"  {title}: {len(names)}", *(f"    {name}" for name in printable), *more]
-
-
 def build_hdf5(
     source,
     out,
@@ -449,9 +151,13 @@ def build_hdf5(
     size: int = 299,
     resize: str = "stretch",
     storage: str = "raw",
+    compression: str | None = None,
+    label_kind: str = "onehot",
     split: tuple[float, float, float] | str = DEFAULT_SPLIT,
     seed: int = 0,
+    workers: int | None = None,
     on_error: str = "skip",
+    resume: bool = False,
     progress: bool = True,
 ) -> BuildReport:
     """Build the HDF5 file ``out`` from the folder ``source``; the rules are at the top of this module.
@@ -463,15 +169,20 @@ def build_hdf5(
     size : side of the square images, in pixels.
     resize : "stretch" (all of the picture) or "crop" (its centre, not distorted).
     storage : "raw" pixels, or "jpeg" (quality 95).
+    compression : None, or "gzip" for raw pixels.
+    label_kind : "onehot" rows of uint8, or "sparse" class numbers.
     split : shares of (train, valid, test), or "official" for Food-101's own lists.
     seed : of splits and row order; the same folder and seed give the same file, byte for byte.
+    workers : processes that read pictures; 1: this process alone. None: one a core, or 1 for fewer than 500 pictures.
     on_error : "skip" broken pictures and report them, or "stop".
-    progress : draw a progress bar with the rate on stderr.
+    resume : go on with a build that was stopped; without one, build as usual. The content is the same in the end.
+    progress : draw a progress bar with the rate on stderr, and a line for each picture that is skipped.
 
     Raises
     ------
     BuildError
-        An option or the folder is not usable; BrokenImageError when a broken picture stopped the build.
+        An option or the folder is not usable, or the disk has not enough room. BrokenImageError when a broken picture,
+        BuildStoppedError when a full disk, a lost source or a dead worker stopped the build.
     HDF5FileError
         ``out`` cannot be written.
 
@@ -481,16 +192,23 @@ def build_hdf5(
         There is only one class.
     """
     start, source, out = time.perf_counter(), Path(source), Path(out)
-    options = Options(size, resize, storage, split, seed, on_error)
+    options = Options(size, resize, storage, compression, label_kind, split, seed, on_error)
+    _check_workers(workers)
     found = find_pictures(source)
     with quiet_pillow():
-        plan = plan_rows(found, options)
+        if options.shares is not None:
+            set_copies_aside(found)
+        if found.skipped and on_error == "stop":
+            raise broken(found.skipped[0].path, found.skipped[0].reason)
+        plan = plan_rows(found, options.shares, seed, stop=on_error == "stop")
         if len(plan.class_names) == 1:
             warnings.warn(_one_class(source, plan.class_names[0]), stacklevel=2)
-        counts = _write(plan, source, out, options, progress)
+        build = _Build(plan, source, out, options, workers, progress)
+        was_complete = resume and not _part(out).exists() and _is_complete(plan, source, out, options)
+        counts = _counts_in(out) if was_complete else build.run(resume)
     return BuildReport(
         path=out,
-        options=options,
+        form=options.form,
         class_names=plan.class_names,
         class_counts=counts,
         found=found.files,
@@ -499,9 +217,277 @@ def build_hdf5(
         empty_classes=plan.empty_classes,
         unreadable_classes=plan.unreadable_classes,
         not_found=plan.not_found,
+        copies=plan.copies,
         size_bytes=out.stat().st_size,
         seconds=time.perf_counter() - start,
+        resumed_at=build.resumed_at,
+        was_complete=was_complete,
     )
+
+
+class _Build:
+    """One run: reads the planned pictures group by group, appends them, and makes a checkpoint now and then."""
+
+    def __init__(self, plan: Plan, source: Path, out: Path, options: Options, workers: int | None, progress: bool):
+        self.resumed_at: int | None = None
+        self._plan, self._source, self._out, self._options = plan, source, out, options
+        self._show = progress
+        self._groups = _groups(plan, options.group_size)
+        self._digest = plan.digest(f"{replace(options, on_error='skip')} {options.group_size}")
+        self._skipped: list[LeftOut] = []  # while writing; those of the plan are found again when it is made
+        self._counts = {split: [0] * len(plan.class_names) for split in SPLITS}
+        if workers is None:
+            workers = _cores() if plan.pictures >= WORKERS_FROM else 1
+        self._workers = min(workers, len(self._groups))
+        self._done = 0  # groups
+        self._lost = 0  # pictures
+        self._kept = 0  # pictures in the last checkpoint
+        self._needed = 0  # bytes
+
+    @property
+    def _pictures_done(self) -> int:
+        return sum(len(group) for group in self._groups[: self._done])
+
+    def run(self, resume: bool) -> dict[str, list[int]]:
+        """Write all rows; returns the rows of each class, by split, and adds to ``plan.skipped``."""
+        reader = self._reader()
+        self._needed = self._needed_bytes(reader)
+        self._check_room()
+        writer = self._writer(resume)
+        try:
+            with writer, self._pool(reader) as pool:
+                if writer.state is not None:
+                    self._go_on(writer)
+                try:
+                    self._write(writer, pool)
+                finally:  # also at the end: what follows waits for the disk, and may be stopped too
+                    self._save(writer)
+        except BaseException as error:
+            explained = self._explained(error, writer)
+            if explained is error:
+                raise
+            raise explained from error
+        self._plan.skipped += self._skipped
+        return self._counts
+
+    def _write(self, writer: HDF5Writer, pool: WorkerPool) -> None:
+        done = self._pictures_done
+        every = max(1, CHECKPOINT_BYTES // (self._options.group_size * self._options.image_bytes))
+        with tqdm(total=self._plan.pictures, initial=done, unit="img", disable=not self._show) as bar:
+            for number in range(self._done, len(self._groups)):
+                self._append(writer, number, pool.get(number, len(self._groups)), bar)
+                bar.update(len(self._groups[number]))
+                if (number + 1) % every == 0:
+                    self._save(writer)
+
+    def _append(self, writer: HDF5Writer, number: int, answer: ReadGroup, bar: tqdm) -> None:
+        split, group = self._groups[number].split, self._groups[number].pictures
+        failures = dict(answer.failures)
+        if failures and self._options.on_error == "stop":
+            place = min(failures)
+            raise broken(group[place].path, failures[place])
+        self._check_lost(group, answer)
+        skipped = [LeftOut(group[place].path, reason) for place, reason in failures.items()]
+        if self._show:
+            for file in skipped:
+                bar.write(f"skipped {printable(file.path)}: {file.reason}", file=sys.stderr)
+        numbers = [picture.label for place, picture in enumerate(group) if place not in failures]
+        counts = {**self._counts, split: self._counts[split].copy()}
+        for label in numbers:
+            counts[split][label] += 1
+        if numbers:
+            writer.append_packed(split, answer.rows, numbers)
+        # At once, whenever an interrupt comes: what a checkpoint notes must be what is in the file.
+        self._done, self._counts, self._skipped = number + 1, counts, self._skipped + skipped
+
+    def _check_lost(self, group: tuple[Picture, ...], answer: ReadGroup) -> None:
+        """A few pictures may have been deleted since the plan was made; more of them are a disk that is gone."""
+        self._lost += len(answer.lost)
+        if answer.lost and self._lost >= LOST_FROM:
+            path, reason = group[answer.lost[0]].path, dict(answer.failures)[answer.lost[0]]
+            raise SourceLostError(
+                errno.ENOENT,
+                f"{self._source} cannot be read any more: {self._lost} pictures that were there at first are not, such "
+                f"as {path} ({reason}). Is its disk still there?",
+            )
+
+    # -- checkpoints ------------------------------------------------------------------------------------------------
+
+    def _save(self, writer: HDF5Writer) -> None:
+        """What was done outlives this process; after a write that failed, the last such moment does."""
+        # With a picture lost nothing is kept: if its disk comes back, resuming writes it, and if not, the plan is
+        # another one.
+        if self._lost or not self._done or sum(writer.rows.values()) != sum(map(sum, self._counts.values())):
+            return  # nothing to keep, or interrupted between the two
+        skipped = [[file.path, file.reason] for file in self._skipped]
+        state = {"plan": self._digest, "done": self._done, "counts": self._counts, "skipped": skipped}
+        with contextlib.suppress(OSError, ValueError):
+            writer.checkpoint(state)
+            self._kept = self._pictures_done
+
+    def _go_on(self, writer: HDF5Writer) -> None:
+        state = writer.state
+        if state["plan"] != self._digest:
+            raise BuildError(
+                f"{writer.part} was begun with other pictures or options, so it cannot be gone on with. Restore them, "
+                "or build anew: leave out --resume."
+            )
+        for _ in tqdm(writer.check_rows(), desc="checking rows", unit=" groups", disable=not self._show):
+            pass
+        self._done, self._counts = state["done"], state["counts"]
+        self._skipped = [LeftOut(path, reason) for path, reason in state["skipped"]]
+        self.resumed_at = self._kept = self._pictures_done
+
+    # -- room -------------------------------------------------------------------------------------------------------
+
+    def _check_room(self) -> None:
+        free = _free_bytes(self._out)
+        if free is not None and self._needed > free:
+            images = f"{self._plan.pictures} images of {self._options.form}"
+            smaller = "a smaller size" if self._options.storage == "jpeg" else "a smaller size or storage jpeg"
+            raise BuildError(
+                f"{self._out} needs about {size_text(self._needed)} ({images}), and its disk has {size_text(free)} "
+                f"free. Free some, choose another disk, or take {smaller}."
+            )
+
+    def _needed_bytes(self, reader: PictureReader) -> int:
+        """Of the whole file; for JPEG and gzip by the mean of some pictures."""
+        options = self._options
+        image_bytes = options.image_bytes
+        if options.storage == "jpeg" or options.compression:
+            image_bytes = reader.mean_bytes(_spread_out(self._groups, SAMPLED)) or image_bytes
+        label_bytes = len(self._plan.class_names) if options.label_kind == "onehot" else 8
+        return int(self._plan.pictures * (image_bytes + label_bytes + 4 + 100))  # 100: HDF5's table of chunks
+
+    def _explained(self, error: BaseException, writer: HDF5Writer) -> BaseException:
+        """The error in words that say how far the build came, and how to go on."""
+        kept = (
+            f"{self._kept} of {self._plan.pictures} pictures are done and kept in {writer.part.name}: go on with "
+            "--resume (in Python resume=True), or delete it."
+        )
+        stopped = self._why_stopped(error)
+        if stopped:
+            return BuildStoppedError(f"{stopped} {kept}" if self._kept else stopped)
+        is_known = isinstance(error, (BuildError, KeyboardInterrupt, OSError)) and not isinstance(error, HDF5FileError)
+        if self._kept and is_known:
+            error.add_note(kept)
+        return error
+
+    def _why_stopped(self, error: BaseException) -> str | None:
+        if isinstance(error, WorkerStalledError):
+            reading = self._groups[self._done].describe()
+            return f"{self._source} does not answer: no picture came for {STALL_S:g} s, while waiting for {reading}."
+        if isinstance(error, (SourceLostError, WorkerDiedError)):
+            return str(error).rstrip()
+        if not isinstance(error, OSError):
+            return None
+        needed = f"the whole file needs about {size_text(self._needed)}"
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            free = _free_bytes(self._out)
+            there = "" if free is None else f", and {size_text(free)} were there for it"
+            return f"the disk of {self._out} is full: {needed}{there}."
+        if error.errno == errno.EFBIG:
+            return (
+                f"{self._out} may not become larger: {needed}, and its disk (FAT32 ends at 4 GB) or a limit of this "
+                "account (ulimit -f) takes no file of that size. Raise the limit, or choose another disk."
+            )
+        return None
+
+    def _writer(self, resume: bool) -> HDF5Writer:
+        options = self._options
+        return HDF5Writer(
+            self._out,
+            (options.size, options.size, 3),
+            self._plan.class_names,
+            storage=options.storage,
+            label_kind=options.label_kind,
+            compression=options.compression,
+            seed=options.seed,
+            source=options.describe(self._source),
+            resume=resume,
+        )
+
+    def _reader(self) -> PictureReader:
+        options = self._options
+        return PictureReader(
+            self._source, self._groups, options.size, options.resize, options.storage, options.compression
+        )
+
+    def _pool(self, reader: PictureReader) -> WorkerPool:
+        return WorkerPool(
+            reader.read,
+            self._workers if self._workers > 1 else 0,
+            processes=True,
+            ahead=self._workers + 2,
+            timeout_s=STALL_S,
+            describe=lambda number: self._groups[number].describe(),
+            memory_advice="lower --workers (in Python workers=)",
+            answer_bytes=self._options.group_size * self._options.image_bytes,
+        )
+
+
+def _groups(plan: Plan, size: int) -> list[Group]:
+    """The planned pictures, ``size`` at a time, each group of one split."""
+    groups = []
+    for split, rows in plan.rows.items():
+        pictures = [Picture(path, label) for path, label in rows]
+        groups += [Group(split, tuple(pictures[start : start + size])) for start in range(0, len(pictures), size)]
+    return groups
+
+
+def _spread_out(groups: list[Group], count: int) -> list[tuple[int, int]]:
+    """(group, place in it) of about ``count`` pictures, spread over all."""
+    places = [(number, place) for number, group in enumerate(groups) for place in range(len(group))]
+    return places[:: max(1, len(places) // count)]
+
+
+def _is_complete(plan: Plan, source: Path, out: Path, options: Options) -> bool:
+    """Whether ``out`` is the finished file of these pictures and options. Raises BuildError when it is another one."""
+    try:
+        info = read_file_info(out)
+    except HDF5FileError:
+        return False
+    if info.complete is not True:
+        return False
+    built = (info.source, info.seed, info.class_names)
+    if built != (options.describe(source), options.seed, plan.class_names):
+        raise BuildError(
+            f"{out} is complete, and was built from other pictures or with other options ({info.source}, seed "
+            f"{info.seed}): there is nothing to resume. To replace it, leave out --resume."
+        )
+    return True
+
+
+def _counts_in(path: Path) -> dict[str, list[int]]:
+    counts = {}
+    for split in SPLITS:
+        numbers, count = read_class_numbers(read_split_info(path, split))
+        counts[split] = np.bincount(numbers, minlength=count).tolist()
+    return counts
+
+
+def _part(out: Path) -> Path:
+    """The file in the making; where ``out`` is a link, beside the file that it leads to."""
+    final = out.resolve()
+    return final.with_name(final.name + ".part")
+
+
+def _free_bytes(out: Path) -> int | None:
+    """Room for the whole file, with what a part takes already; None when the system does not say."""
+    part = _part(out)
+    try:
+        return shutil.disk_usage(part.parent).free + (part.stat().st_size if part.exists() else 0)
+    except OSError:
+        return None
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_workers(workers) -> None:
+    if workers is not None and (not isinstance(workers, int) or not 1 <= workers <= 256):
+        raise BuildError(f"workers must be None or a whole number from 1 to 256; got {workers!r}.")
 
 
 def _one_class(source: Path, name: str) -> str:
@@ -509,64 +495,6 @@ def _one_class(source: Path, name: str) -> str:
         f"{source} has one class only, {name}: a model cannot learn from it. If the classes are the folders inside it, "
         f"pass {source / name} instead."
     )
-
-
-def _write(plan: Plan, source: Path, out: Path, options: Options, progress: bool) -> dict[str, list[int]]:
-    """Write all rows of the plan; returns the rows of each class, by split, and adds to ``plan.skipped``."""
-    shape = (options.size, options.size, 3)
-    counts = {split: [0] * len(plan.class_names) for split in SPLITS}
-    total = sum(map(len, plan.rows.values()))
-    description = options.describe(source)
-    with (
-        HDF5Writer(
-            out, shape, plan.class_names, storage=options.storage, seed=options.seed, source=description
-        ) as writer,
-        tqdm(total=total, unit="img", disable=not progress) as bar,
-    ):
-        for split in SPLITS:
-            rows = _images(plan.rows[split], source, options, plan.skipped, bar)
-            for images, numbers in _grouped(rows, max(1, APPEND_BYTES // int(np.prod(shape)))):
-                writer.append(split, images, numbers)
-                for number in numbers:
-                    counts[split][number] += 1
-    return counts
-
-
-def _images(
-    rows, source: Path, options: Options, skipped: list[LeftOut], bar: tqdm
-) -> Iterator[tuple[np.ndarray, int]]:
-    """The resized image and class number of each row whose picture can be read, in order."""
-    for path, number in rows:
-        image = _read(path, source, options, skipped)
-        if image is not None:
-            yield resize_image(image, (options.size, options.size), options.resize), number
-        bar.update()
-
-
-def _read(path: str, source: Path, options: Options, skipped: list[LeftOut]) -> np.ndarray | None:
-    """The picture, or None when it is broken: then it is in ``skipped``."""
-    try:
-        return read_image(source / path)
-    except ImageError as error:
-        if options.on_error == "stop":
-            raise BrokenImageError(
-                f"{path} cannot be read: {error}. Nothing was written. Repair or remove it, or use --on-error skip."
-            ) from error
-        skipped.append(LeftOut(path, str(error)))
-        return None
-
-
-def _grouped(rows: Iterator[tuple[np.ndarray, int]], n: int) -> Iterator[tuple[np.ndarray, list[int]]]:
-    images: list[np.ndarray] = []
-    numbers: list[int] = []
-    for image, number in rows:
-        images.append(image)
-        numbers.append(number)
-        if len(images) == n:
-            yield np.stack(images), numbers
-            images, numbers = [], []
-    if images:
-        yield np.stack(images), numbers
 
 
 # -- command line -----------------------------------------------------------------------------------------------------
@@ -577,9 +505,10 @@ examples:
   python -m data_scripts.build_hdf5 food-101 --out food.h5
   python -m data_scripts.build_hdf5 food-101 --out food.h5 --split official --storage jpeg
   python -m data_scripts.build_hdf5 photos --out photos.h5 --resize crop --on-error stop
+  python -m data_scripts.build_hdf5 photos --out photos.h5 --resume     (after a kill, a full disk, Ctrl-C)
 
 exit status: 0 the file is written (broken pictures are in the report); 1 the build stopped, an older file of that name
-is untouched; 2 it could not start.
+is untouched, and --resume goes on; 2 it could not start.
 """
 
 
@@ -596,21 +525,26 @@ def main(arguments: list[str] | None = None) -> int:
                 size=given.size,
                 resize=given.resize,
                 storage=given.storage,
+                compression=given.compression,
+                label_kind=given.label_kind,
                 split=_split(given.split),
                 seed=given.seed,
+                workers=given.workers,
                 on_error=given.on_error,
+                resume=given.resume,
             )
-    except BrokenImageError as error:
-        return _fail(str(error), 1)
-    except (BuildError, HDF5FileError) as error:
-        return _fail(str(error), 2)
+    except (BrokenImageError, BuildStoppedError) as error:
+        return _fail(_with_notes(str(error), error), 1)
+    except (BuildError, HDF5FileError, LayoutError) as error:
+        return _fail(_with_notes(str(error), error), 2)
     except OSError as error:
-        return _fail(f"the build stopped: {error}. Nothing was written under {given.out}.", 1)
-    except KeyboardInterrupt:
-        return _fail(f"interrupted. Nothing was written under {given.out}.", 1)
+        return _fail(_with_notes(f"the build stopped: {error}.", error), 1)
+    except KeyboardInterrupt as error:
+        return _fail(_with_notes("interrupted.", error), 1)
     print(report)
-    print(f"  {report.seconds:.1f} s, {report.written / report.seconds:.0f} images a second")
-    _save_report(report)
+    if not report.was_complete:
+        print(f"  {report.seconds:.1f} s, {report.written / report.seconds:.0f} images a second")
+        _save_report(report)
     return 0
 
 
@@ -635,7 +569,11 @@ def _parser() -> argparse.ArgumentParser:
         help="shares of train, valid and test (default 0.7 0.2 0.1), or the word official: Food-101's lists, "
         "a fifth of its training list for validation",
     )
+    add("--compression", choices=("gzip",), help="pack raw pixels; photographs become little smaller (default: none)")
+    add("--label-kind", choices=LABEL_KINDS, default="onehot", help="one-hot rows, or class numbers (default onehot)")
     add("--seed", type=int, default=0, help="of the splits and the order of rows (default 0)")
+    add("--workers", type=int, metavar="N", help="processes that read pictures (default: one a core)")
+    add("--resume", action="store_true", help="go on with a build that was stopped; without one, build as usual")
     add("--on-error", choices=ON_ERROR, default="skip", help="what a broken picture does (default skip)")
     return parser
 
@@ -650,6 +588,10 @@ def _split(words: list[str]) -> tuple[float, ...] | str:
 
 def _print_warning(message, *_) -> None:
     print(f"warning: {message}", file=sys.stderr)
+
+
+def _with_notes(sentence: str, error: BaseException) -> str:
+    return " ".join([sentence, *getattr(error, "__notes__", ())])
 
 
 def _fail(sentence: str, status: int) -> int:

@@ -102,14 +102,16 @@ class PartFile:
         _check_place(self.path, self.part)
         self._raw = _lock_part(self.path, self.part)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="helpers-part-file")
+        is_new = False
         try:
             self.state = self._take_back() if self._resume else None
-            if self.state is None:
+            is_new = self.state is None
+            if is_new:
                 self._begin_anew()
-            self._file = self.run(_open_part, self._raw, "w" if self.state is None else "r+")
+            self._file = self.run(_open_part, self._raw, is_new)
         except BaseException:
             self._thread.shutdown()
-            if self.state is None:
+            if is_new:  # a part that could not be taken back, for want of room perhaps, may be the next time
                 self.part.unlink(missing_ok=True)
             self._raw.close()
             raise
@@ -192,7 +194,7 @@ class PartFile:
         except FileNotFoundError:
             return None
         checkpoint, records = _read_journal(journal)
-        if checkpoint is None or checkpoint["size"] > self.size_bytes + sum(len(old) for _, old in records):
+        if checkpoint is None or checkpoint["size"] > _reach(self.size_bytes, records):
             return None
         for offset, old in reversed(records):
             self._raw.put_back(offset, old)
@@ -328,9 +330,25 @@ def _read_journal(journal: bytes) -> tuple[dict | None, list[tuple[int, bytes]]]
     return json.loads(text), records
 
 
-def _open_part(raw: _JournaledFile, mode: str) -> h5py.File:
+def _reach(size: int, records: list[tuple[int, bytes]]) -> int:
+    """Bytes from the start that are there without a gap, once the records are put back."""
+    for offset, old in sorted(records):
+        if offset <= size:
+            size = max(size, offset + len(old))
+    return size
+
+
+def _open_part(raw: _JournaledFile, is_new: bool) -> h5py.File:
     # "v108" stores attributes above 64 kB (more than 4,000 class names); every HDF5 since 2008 reads it
-    return h5py.File(raw, mode, libver=("v108", "latest"))
+    if not is_new:
+        return h5py.File(raw, "r+", libver=("v108", "latest"))
+    # As h5py.File does, which has no switch for times: without them the same rows are the same bytes.
+    how, access = h5py.h5p.create(h5py.h5p.FILE_CREATE), h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    how.set_obj_track_times(False)
+    access.set_libver_bounds(h5py.h5f.LIBVER_V18, h5py.h5f.LIBVER_LATEST)
+    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
+    access.set_fileobj_driver(h5py.h5fd.fileobj_driver, raw)
+    return h5py.File(h5py.h5f.create(repr(raw).encode(), h5py.h5f.ACC_TRUNC, how, access))
 
 
 def _abandon(owner: int, thread: ThreadPoolExecutor, raw: _JournaledFile, file: h5py.File, part: Path) -> None:

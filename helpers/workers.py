@@ -102,6 +102,7 @@ class WorkerPool:
     ahead : items that are in work or ready at a time.
     timeout_s : seconds to wait for one answer.
     describe : words for an item in the sentences of errors.
+    memory_advice : what the caller can do when a worker has too little memory, for the sentences of errors.
     answer_bytes : bytes of the arrays in an answer. With them the pool keeps slots of re-used memory, and ``function``
         is called with a second argument ``empty``, which is ``np.empty`` for arrays in a slot. A slot is used again
         when nobody refers to its arrays; a caller that keeps many answers gets copies, and never waits for ever.
@@ -119,6 +120,7 @@ class WorkerPool:
         ahead: int = 10,
         timeout_s: float = 60,
         describe: Callable[[int], str] = "item {}".format,
+        memory_advice: str = "lower workers, max_queue_size or batch_size",
         answer_bytes: int = 0,
     ):
         self._function = function
@@ -127,6 +129,7 @@ class WorkerPool:
         self.ahead = max(ahead, workers, 1)
         self._timeout_s = timeout_s
         self._describe = describe
+        self._memory_advice = memory_advice
         self._answer_bytes = answer_bytes
         self._board = _Board()
         self._slots: Slots | None = None
@@ -220,7 +223,7 @@ class WorkerPool:
         self._end = weakref.finalize(self, _end, os.getpid(), self._board, self._workers)
         try:
             for number in range(1, self.workers + 1):
-                maker = _Process(pickled, self._slots) if self.processes else _Caller(self._function, self._slots)
+                maker = self._new_process(pickled) if self.processes else _Caller(self._function, self._slots)
                 self._workers.append(_Worker(number, self._board, maker, self._describe))
             for worker in self._workers:
                 worker.start()
@@ -230,6 +233,9 @@ class WorkerPool:
         finally:
             if self._slots is not None and self.processes:
                 self._slots.shared.close_handle()
+
+    def _new_process(self, pickled: bytes) -> _Process:
+        return _Process(pickled, self._slots, f"The usual cause is memory: {self._memory_advice}.")
 
     def _stalled(self, item: int) -> str:
         kind = "processes" if self.processes else "threads"
@@ -450,8 +456,13 @@ class _DeathError(Exception):
 class _Process:
     """Makes answers in a process of its own; used by one thread, ended by any."""
 
-    def __init__(self, function: bytes, slots: Slots | None):
+    def __init__(self, function: bytes, slots: Slots | None, memory: str):
         self._slots = slots
+        self._causes = {
+            getattr(signal, "SIGKILL", None): memory,
+            getattr(signal, "SIGBUS", None): memory,
+            signal.SIGINT: "Something in it raised KeyboardInterrupt, or somebody interrupted it.",
+        }
         self._stack_file = scratch_file("helpers-stack") if hasattr(os, "pread") else None
         inherited = () if self._stack_file is None else (self._stack_file,)
         if slots is None:
@@ -553,7 +564,7 @@ class _Process:
             )
         if code < 0:
             return _DeathError(
-                f"was ended by {_signal_name(code)}", _CAUSES.get(-code, "Somebody, or a job system, ended it.")
+                f"was ended by {_signal_name(code)}", self._causes.get(-code, "Somebody, or a job system, ended it.")
             )
         if not self._is_ready:
             return _DeathError(f"ended with exit code {code}", "It could not start; standard error says why.")
@@ -563,14 +574,6 @@ class _Process:
         if self._stack_file is None:
             return ""
         return os.pread(self._stack_file, 2**16, start).decode(errors="replace")
-
-
-_MEMORY = "The usual cause is memory: lower workers, max_queue_size or batch_size."
-_CAUSES = {
-    getattr(signal, "SIGKILL", None): _MEMORY,
-    getattr(signal, "SIGBUS", None): _MEMORY,
-    signal.SIGINT: "Something in it raised KeyboardInterrupt, or somebody interrupted it.",
-}
 
 
 def _spawn(inherited: tuple[int, ...]) -> subprocess.Popen:

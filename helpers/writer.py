@@ -98,6 +98,7 @@ class HDF5Writer:
         self.seed = _checked_seed(seed)
         self.source = source
         self.rows = dict.fromkeys(layout.SPLITS, 0)  # split -> rows written so far
+        self._is_discarded = False
         self.state: dict | None = None  # given to the last checkpoint of the writer that is resumed
         self._sums = [0, 0, 0]  # of the training pixels, per channel
 
@@ -108,6 +109,7 @@ class HDF5Writer:
 
     def __enter__(self) -> HDF5Writer:
         self._part_file.__enter__()
+        self._is_discarded = False
         try:
             if self._part_file.state is None:
                 self._part_file.run(self._begin)
@@ -120,7 +122,7 @@ class HDF5Writer:
         return self
 
     def __exit__(self, kind, *_) -> None:
-        if kind is None:
+        if kind is None and not self._is_discarded:
             self._writable()
             try:
                 self._finish()
@@ -191,6 +193,7 @@ class HDF5Writer:
 
     def discard(self) -> None:
         """Close and remove the part file; the final name is not touched. A second call does nothing."""
+        self._is_discarded = True
         self._part_file.discard()
 
     # -- steps of the block -------------------------------------------------------------------------------------------
@@ -211,13 +214,14 @@ class HDF5Writer:
     def _check_same_arguments(self) -> None:
         file = self._part_file.file
         images, labels = file[layout.image_dataset("train")], file[layout.label_dataset("train")]
+        seed = file.attrs.get(layout.SEED)
         begun = {
             "class_names": tuple(file.attrs[layout.CLASS_NAMES]),
             "storage": "raw" if images.ndim == 4 else "jpeg",
             "image_shape": tuple(images.shape[1:]) if images.ndim == 4 else layout.stored_image_shape(images),
             "label_kind": "onehot" if labels.ndim == 2 else "sparse",
             "compression": images.compression,
-            "seed": file.attrs.get(layout.SEED),
+            "seed": None if seed is None else int(seed),
             "source": file.attrs.get(layout.SOURCE),
         }
         for name, value in begun.items():

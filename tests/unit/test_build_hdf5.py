@@ -1,77 +1,34 @@
-"""A folder of pictures becomes a correct file or none, and every file of the folder is accounted for."""
+"""A folder of pictures becomes a correct file or none: content, options and the command line."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
-from fractions import Fraction
+import unicodedata
+import zlib
+from collections import namedtuple
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from photos import folder_of, food101, messy_folder, names, picture, quiet, rows_in
 from PIL import Image
 
 from data_scripts import build_hdf5 as module
-from data_scripts.build_hdf5 import BrokenImageError, BuildError, LeftOut, build_hdf5, main, share_out, spread
-from helpers import layout
-from helpers.images import decode_jpeg
+from data_scripts.build_hdf5 import BuildError, main
+from data_scripts.make_toy_food import make_toy_food
+from helpers import HDF5Sequence, layout
 
-SHARES = (Fraction(7, 10), Fraction(2, 10), Fraction(1, 10))
-
-
-def picture(path: Path, number: int = 0, class_number: int = 0, kind: str = "PNG") -> Path:
-    """A one-coloured picture whose red says its class, and green and blue which one it is. PNG keeps them exactly."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (20, 16), (40 * class_number, number % 256, number // 256)).save(path, format=kind)
-    return path
+STORAGES = {"raw": {}, "gzip": {"compression": "gzip"}, "jpeg": {"storage": "jpeg", "label_kind": "sparse"}}
 
 
-def folder_of(root: Path, counts: dict[str, int], kind: str = "PNG") -> Path:
-    """A source with so many pictures in each class; all pictures differ."""
-    for class_number, (name, n) in enumerate(sorted(counts.items())):
-        (root / name).mkdir(parents=True)
-        for number in range(n):
-            picture(root / name / f"{number:04d}.{kind.lower()}", number, class_number, kind)
-    return root
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def food101(root: Path, train: int = 15, test: int = 5) -> Path:
-    """Two classes in the layout of Food-101, with its four other files."""
-    lists = {"train": [], "test": []}
-    for class_number, name in enumerate(["apple_pie", "baby_back_ribs"]):
-        for number in range(train + test):
-            picture(root / "images" / name / f"{number}.jpg", number, class_number)
-            lists["train" if number < train else "test"].append(f"{name}/{number}")
-    (root / "meta").mkdir()
-    for name, lines in lists.items():
-        (root / "meta" / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (root / "meta" / "classes.txt").write_text("apple_pie\nbaby_back_ribs\n", encoding="utf-8")
-    (root / "README.txt").write_text("Food-101", encoding="utf-8")
-    return root
-
-
-def contents(path: Path) -> dict[str, list[tuple[int, int]]]:
-    """Split -> (class number, picture number) of each row, both read from the pixels; the labels must agree."""
-    rows = {}
-    with h5py.File(path) as file:
-        for split in layout.SPLITS:
-            images, labels = file[f"{split}_img"][:], file[f"{split}_labels"][:]
-            assert (labels.sum(axis=1) == 1).all()
-            rows[split] = [(int(red) // 40, int(green) + 256 * int(blue)) for red, green, blue in images[:, 4, 4]]
-            assert [number for number, _ in rows[split]] == labels.argmax(axis=1).tolist()
-    return rows
-
-
-def quiet(source, out, **options):
-    return build_hdf5(source, out, progress=False, **{"size": 8, **options})
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 # -- what is in the file ----------------------------------------------------------------------------------------------
@@ -81,14 +38,36 @@ def test_every_picture_is_in_one_row_with_its_class(tmp_path):
     """Splits are 70/20/10 of each class, no picture is lost or twice, and classes are sorted by name."""
     source = folder_of(tmp_path / "photos", {"b": 30, "a": 10, "C": 20})
     report = quiet(source, tmp_path / "photos.h5")
-    rows = contents(tmp_path / "photos.h5")
+    rows = rows_in(tmp_path / "photos.h5")
     everything = sorted(row for split in rows.values() for row in split)
     assert everything == [(0, n) for n in range(20)] + [(1, n) for n in range(10)] + [(2, n) for n in range(30)]
     assert report.class_counts == {"train": [14, 7, 21], "valid": [4, 2, 6], "test": [2, 1, 3]}
     assert report.rows == {"train": 42, "valid": 12, "test": 6}
     info = layout.read_file_info(tmp_path / "photos.h5")
     assert (info.class_names, info.splits, info.complete) == (("C", "a", "b"), report.rows, True)
-    assert (info.seed, info.source) == (0, "photos: 8x8 stretch, split 0.7 0.2 0.1")
+    assert (info.seed, info.source) == (0, "photos: 8x8 (stretch, raw), onehot, split 0.7 0.2 0.1")
+
+
+def test_every_file_is_written_skipped_or_ignored(tmp_path):
+    """Each broken picture and each file that is none is named with its reason, and the rest is all there."""
+    report = quiet(messy_folder(tmp_path / "photos"), tmp_path / "photos.h5")
+    assert {file.path: file.reason for file in report.skipped_files} == {
+        "bread/cut.jpg": "it is cut short",
+        "bread/empty.png": "the file is empty",
+        "broken/one.jpg": "the file is empty",
+        "soup/gone.jpg": "it cannot be read: No such file or directory",
+        "soup/letter.jpg": "its bytes are not those of a PNG, JPEG, WebP, BMP or GIF picture",
+    }
+    assert report.written == 20 + 1 + 20 + 1  # nested.jpg; no_ending
+    assert report.written + report.skipped + report.ignored == report.found == 42 + 5 + 10
+    assert (report.class_names, report.empty_classes, report.unreadable_classes) == (
+        ("bread", "soup"),
+        ("hollow",),
+        ("broken",),
+    )
+    rows = rows_in(tmp_path / "photos.h5")
+    numbers = sorted(row for split in rows.values() for row in split)
+    assert numbers == [(0, n) for n in (*range(20), 250)] + [(1, n) for n in (*range(20), 251)]
 
 
 def test_the_same_folder_and_seed_give_the_same_bytes(tmp_path, monkeypatch):
@@ -97,311 +76,86 @@ def test_the_same_folder_and_seed_give_the_same_bytes(tmp_path, monkeypatch):
     listing = Path.iterdir
     quiet(source, tmp_path / "one.h5")
     quiet(source, tmp_path / "seed.h5", seed=1)
-    monkeypatch.setattr(Path, "iterdir", lambda folder: sorted(listing(folder), reverse=True))
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter(sorted(listing(folder), reverse=True)))
     quiet(source, tmp_path / "two.h5")
-    one, two, seed = (
-        hashlib.sha256((tmp_path / f"{name}.h5").read_bytes()).digest() for name in ("one", "two", "seed")
-    )
-    assert one == two != seed
+    assert digest(tmp_path / "one.h5") == digest(tmp_path / "two.h5") != digest(tmp_path / "seed.h5")
 
 
-def test_rows_are_pinned(tmp_path):
-    """The plan for seed 0 is a literal: files built in the past and builds resumed later rely on it."""
-    quiet(folder_of(tmp_path / "photos", {"a": 5, "b": 5}), tmp_path / "photos.h5")
-    assert contents(tmp_path / "photos.h5") == {
-        "train": [(0, 2), (1, 4), (1, 1), (0, 4), (0, 3), (1, 2), (0, 0)],
-        "valid": [(0, 1), (1, 0)],
-        "test": [(1, 3)],
-    }
+@pytest.mark.parametrize("options", STORAGES.values(), ids=STORAGES)
+def test_the_number_of_workers_changes_no_byte(tmp_path, monkeypatch, options):
+    """Nor any word of the report; checkpoints are made by counted bytes, so that they come at the same rows."""
+    source = folder_of(tmp_path / "photos", {"a": 40, "b": 30}, kind="JPEG")
+    (source / "a" / "0007.jpeg").write_bytes(b"")
+    (source / "b" / "0011.jpeg").write_bytes(b"x")
+    monkeypatch.setattr(module, "GROUP_PICTURES", 8)
+    monkeypatch.setattr(module, "CHECKPOINT_BYTES", 16 * 16 * 16 * 3)
+    monkeypatch.setattr(module, "WORKERS_FROM", 0)
+    found = []
+    for workers in (1, 2, 3, None):
+        report = quiet(source, tmp_path / "photos.h5", size=16, workers=workers, **options)
+        found.append((digest(tmp_path / "photos.h5"), report.text(None), report.class_counts))
+    assert report.skipped == 2
+    assert found == found[:1] * 4
 
 
-def test_every_block_of_rows_is_a_mix_of_classes(tmp_path):
-    """In any 20 rows in sequence, a class that fills a share of the split fills about that share of the block."""
-    del tmp_path
-    rows = spread([["x"] * 400, ["y"] * 100, ["z"] * 300], np.random.default_rng(3))
-    numbers = np.array([number for _, number in rows])
-    assert np.bincount(numbers).tolist() == [400, 100, 300]
-    blocks = np.lib.stride_tricks.sliding_window_view(numbers, 20)
-    for number, expected in ((0, 10), (1, 2.5), (2, 7.5)):
-        assert np.abs((blocks == number).sum(axis=1) - expected).max() <= 2
-    assert len({tuple(block) for block in blocks[::20].tolist()}) > 30  # and no fixed pattern
-
-
-@pytest.mark.parametrize("storage", ["raw", "jpeg"])
-def test_both_storages_hold_the_same_pictures(tmp_path, storage):
-    """A JPEG folder comes out with the right colours, resized, in either storage."""
+@pytest.mark.parametrize("options", STORAGES.values(), ids=STORAGES)
+def test_every_storage_holds_the_same_pictures(tmp_path, options):
+    """A JPEG folder comes out with the right colours, resized; the sequence gives the labels in the form asked for."""
     source = folder_of(tmp_path / "photos", {"a": 50, "b": 50}, kind="JPEG")
-    report = quiet(source, tmp_path / "photos.h5", storage=storage, size=16)
+    report = quiet(source, tmp_path / "photos.h5", size=16, **options)
     assert report.written == 100
-    with h5py.File(tmp_path / "photos.h5") as file:
-        labels = file["train_labels"][:].argmax(axis=1)
-        images = file["train_img"][:]
-        images = images if storage == "raw" else np.stack([decode_jpeg(row) for row in images])
+    info = layout.read_split_info(tmp_path / "photos.h5")
+    assert (info.n, info.image_shape, info.label_kind) == (70, (16, 16, 3), options.get("label_kind", "onehot"))
+    with HDF5Sequence(tmp_path / "photos.h5", batch_size=70, shuffle=None) as sequence:
+        images, labels = sequence[0]
+    numbers = labels if labels.ndim == 1 else labels.argmax(axis=1)
     assert images.shape == (70, 16, 16, 3)
-    np.testing.assert_allclose(images[..., 0].mean(axis=(1, 2)), 40 * labels, atol=4)
+    np.testing.assert_allclose(images[..., 0].mean(axis=(1, 2)), 40 * numbers, atol=4)
+
+
+@pytest.mark.parametrize("options", STORAGES.values(), ids=STORAGES)
+def test_every_row_has_its_crc32(tmp_path, options):
+    """Of the pixels in C order, or of the JPEG bytes: a flipped byte can be found later."""
+    quiet(folder_of(tmp_path / "photos", {"a": 10, "b": 10}), tmp_path / "photos.h5", **options)
+    with h5py.File(tmp_path / "photos.h5") as file:
+        for split, n in (("train", 14), ("valid", 4), ("test", 2)):
+            stored = [zlib.crc32(np.ascontiguousarray(row).tobytes()) for row in file[f"{split}_img"]]
+            assert file[f"{split}_crc32"][:].tolist() == stored
+            assert (file[f"{split}_crc32"].dtype, len(stored)) == (np.uint32, n)
+
+
+@pytest.mark.parametrize(("label_kind", "dtype", "shape"), [("onehot", np.uint8, (14, 2)), ("sparse", np.int64, (14,))])
+def test_labels_are_one_hot_or_class_numbers(tmp_path, label_kind, dtype, shape):
+    """The width comes from the classes of the folder."""
+    quiet(folder_of(tmp_path / "photos", {"a": 10, "b": 10}), tmp_path / "photos.h5", label_kind=label_kind)
+    with h5py.File(tmp_path / "photos.h5") as file:
+        labels, images = file["train_labels"][:], file["train_img"][:]
+    assert (labels.dtype, labels.shape) == (dtype, shape)
+    assert (images[:, 4, 4, 0] // 40).tolist() == (labels if labels.ndim == 1 else labels.argmax(axis=1)).tolist()
+
+
+def test_class_names_come_back_as_text(tmp_path):
+    """In any script, sorted, in NFC whatever the folder is called."""
+    given = ["apple pie", unicodedata.normalize("NFD", "crème brûlée"), "寿司", "Борщ", "🍰", "a,b;c"]
+    quiet(folder_of(tmp_path / "photos", dict.fromkeys(given, 3)), tmp_path / "photos.h5")
+    stored = layout.read_file_info(tmp_path / "photos.h5").class_names
+    assert stored == tuple(sorted(unicodedata.normalize("NFC", name) for name in given))
+    assert all(type(name) is str for name in stored)
 
 
 def test_crop_and_stretch_differ(tmp_path):
     """--resize reaches the pixels: the sides of a wide picture are kept by one and cut by the other."""
     wide = np.zeros((10, 30, 3), np.uint8)
     wide[:, 10:20] = 255
-    (tmp_path / "photos" / "a").mkdir(parents=True)
-    (tmp_path / "photos" / "b").mkdir()
-    for name in "ab":
-        Image.fromarray(wide).save(tmp_path / "photos" / name / "wide.png")
+    for level, name in enumerate("ab"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        Image.fromarray(wide).save(tmp_path / "photos" / name / "wide.png", compress_level=level)
     means = {}
     for how in ("stretch", "crop"):
         quiet(tmp_path / "photos", tmp_path / f"{how}.h5", resize=how, size=10)
         means[how] = layout.read_file_info(tmp_path / f"{how}.h5").mean[0]
     assert means["crop"] == 255
     assert 75 < means["stretch"] < 95
-
-
-# -- splits -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("n", "counts"),
-    [
-        (0, [0, 0, 0]),
-        (1, [1, 0, 0]),
-        (2, [2, 0, 0]),
-        (3, [2, 1, 0]),
-        (5, [4, 1, 0]),
-        (10, [7, 2, 1]),
-        (1000, [700, 200, 100]),
-    ],
-)
-def test_small_classes_are_shared_out_without_loss(n, counts):
-    """Rounded down or up, never lost, and the first picture trains."""
-    assert share_out(n, SHARES, [Fraction(0)] * 3)[0] == counts
-
-
-def test_rounding_is_right_in_total_and_for_each_class():
-    """For 300 classes of random size, each split of a class is its share rounded down or up, and so are the totals."""
-    rng = np.random.default_rng(0)
-    for shares in (SHARES, (Fraction(1, 3),) * 3, (Fraction(3, 4), Fraction(1, 4), Fraction(0))):
-        behind, totals, sizes = [Fraction(0)] * 3, np.zeros(3, int), rng.integers(4, 60, 300).tolist()
-        for n in sizes:
-            counts, behind = share_out(n, shares, behind)
-            assert sum(counts) == n
-            assert counts[0] >= 1
-            assert all(abs(count - n * share) < 1 for count, share in zip(counts, shares, strict=True))
-            totals += counts
-        assert all(abs(total - sum(sizes) * share) <= 1 for total, share in zip(totals.tolist(), shares, strict=True))
-
-
-def test_many_classes_of_one_picture_do_not_distort_a_large_one():
-    """All the single pictures train, and the class of 1,000 behind them is still split 70/20/10 within one picture."""
-    behind = [Fraction(0)] * 3
-    for _ in range(100):
-        counts, behind = share_out(1, SHARES, behind)
-        assert counts == [1, 0, 0]
-    assert share_out(1000, SHARES, behind)[0] == [700, 200, 100]
-
-
-def test_food101_counts():
-    """The numbers of the question: 101 classes of 1,000 give 70,700 / 20,200 / 10,100."""
-    behind, totals = [Fraction(0)] * 3, np.zeros(3, int)
-    for _ in range(101):
-        counts, behind = share_out(1000, module.Options().shares, behind)
-        totals += counts
-    assert totals.tolist() == [70_700, 20_200, 10_100]
-
-
-def test_food101_is_pooled_by_default(tmp_path):
-    """Pictures of both lists are mixed; the lists themselves and the README are ignored files."""
-    report = quiet(food101(tmp_path / "food-101"), tmp_path / "food.h5")
-    assert report.rows == {"train": 28, "valid": 8, "test": 4}
-    assert report.class_names == ("apple_pie", "baby_back_ribs")
-    assert [file.path for file in report.ignored_files] == [
-        "README.txt",
-        "meta/classes.txt",
-        "meta/test.txt",
-        "meta/train.txt",
-    ]
-    assert {file.reason for file in report.ignored_files} == {"outside the class folders"}
-    train = contents(tmp_path / "food.h5")["train"]
-    assert {number >= 15 for _, number in train} == {True, False}
-
-
-def test_official_split_keeps_the_lists(tmp_path):
-    """The test list is the test split; a fifth of each class's training list becomes validation."""
-    source = food101(tmp_path / "food-101")
-    picture(source / "images" / "apple_pie" / "unlisted.jpg", 99)
-    with (source / "meta" / "test.txt").open("a", encoding="utf-8") as file:
-        file.write("apple_pie/gone\n\n")
-    report = quiet(source, tmp_path / "food.h5", split="official")
-    rows = contents(tmp_path / "food.h5")
-    assert {number for _, number in rows["test"]} == set(range(15, 20))
-    assert {number for _, number in rows["train"] + rows["valid"]} == set(range(15))
-    assert report.class_counts == {"train": [12, 12], "valid": [3, 3], "test": [5, 5]}
-    assert report.not_found == ("apple_pie/gone",)
-    unlisted = LeftOut("images/apple_pie/unlisted.jpg", "in neither meta/train.txt nor meta/test.txt")
-    assert unlisted in report.ignored_files
-    assert report.written + report.skipped + report.ignored == report.found == 45
-
-
-def test_a_split_may_be_empty(tmp_path):
-    """Shares of 0 give datasets without rows, and the report says so."""
-    report = quiet(folder_of(tmp_path / "photos", {"a": 4, "b": 4}), tmp_path / "photos.h5", split=(1, 0, 0))
-    assert report.rows == {"train": 8, "valid": 0, "test": 0}
-    assert layout.read_split_info(tmp_path / "photos.h5", "test").n == 0
-    assert "\n  valid has no rows\n  test has no rows" in str(report)
-
-
-def test_classes_missing_in_a_split_are_named(tmp_path):
-    """A class too small for every split keeps its number in all of them."""
-    report = quiet(folder_of(tmp_path / "photos", {"large": 20, "tiny": 1}), tmp_path / "photos.h5")
-    assert {split: report.missing_classes(split) for split in layout.SPLITS} == {
-        "train": [],
-        "valid": ["tiny"],
-        "test": ["tiny"],
-    }
-    assert "\n  classes without a row in test: 1\n    tiny" in str(report)
-    with h5py.File(tmp_path / "photos.h5") as file:
-        assert file["test_labels"].shape[1] == 2
-
-
-# -- files that are no pictures, and pictures that are broken ---------------------------------------------------------
-
-
-def messy_folder(root: Path) -> Path:
-    """Two good classes, one of broken pictures only, one empty, and all the litter that real folders have."""
-    folder_of(root, {"bread": 20, "soup": 20})
-    picture(root / "bread" / "deep" / "nested.jpg", 250)
-    Image.effect_noise((64, 64), 50).save(root / "bread" / "cut.jpg")
-    os.truncate(root / "bread" / "cut.jpg", 1200)
-    (root / "bread" / "empty.png").write_bytes(b"")
-    (root / "soup" / "letter.jpg").write_text("Dear reader", encoding="utf-8")
-    (root / "soup" / "no_ending").write_bytes((root / "soup" / "0000.png").read_bytes())
-    (root / "soup" / "BMP-notes").write_text("BMW and other cars", encoding="utf-8")
-    (root / "broken").mkdir()
-    (root / "broken" / "one.jpg").write_bytes(b"")
-    (root / "hollow").mkdir()
-    (root / "bread" / "Thumbs.db").write_bytes(b"\xd0\xcf\x11\xe0")
-    (root / "bread" / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
-    picture(root / ".trash" / "old.png")
-    picture(root / "soup" / "._0001.png")
-    picture(root / "cover.png")
-    (root / "notes.txt").write_text("x", encoding="utf-8")
-    (root / "soup" / "gone.jpg").symlink_to(root / "nowhere.jpg")
-    (root / "soup" / "loop").symlink_to(root, target_is_directory=True)
-    (root / "soup" / "linked.png").symlink_to(root / "soup" / "0001.png")
-    return root
-
-
-EMPTY = "the file is empty"
-MESSY_SKIPPED = [
-    LeftOut("bread/cut.jpg", "it is cut short"),
-    LeftOut("bread/empty.png", EMPTY),
-    LeftOut("broken/one.jpg", EMPTY),
-    LeftOut("soup/letter.jpg", "its bytes are not those of a PNG, JPEG, WebP, BMP or GIF picture"),
-]
-MESSY_IGNORED = {
-    ".trash/old.png": "hidden",
-    "bread/.DS_Store": "hidden",
-    "bread/Thumbs.db": "not a picture",
-    "cover.png": "outside the class folders",
-    "notes.txt": "outside the class folders",
-    "soup/._0001.png": "hidden",
-    "soup/BMP-notes": "not a picture",
-    "soup/gone.jpg": "no regular file (a broken link, a pipe ...)",
-    "soup/loop": "a link to a folder",
-}
-
-
-def test_every_file_is_written_skipped_or_ignored(tmp_path):
-    """Each broken picture and each file that is none is named with its reason, and the rest is all there."""
-    report = quiet(messy_folder(tmp_path / "photos"), tmp_path / "photos.h5")
-    assert report.skipped_files == MESSY_SKIPPED
-    assert {file.path: file.reason for file in report.ignored_files} == MESSY_IGNORED
-    assert report.written == 20 + 1 + 20 + 2  # nested.jpg; no_ending and linked.png
-    assert report.written + report.skipped + report.ignored == report.found == 43 + 4 + 9
-    assert (report.class_names, report.empty_classes, report.unreadable_classes) == (
-        ("bread", "soup"),
-        ("hollow",),
-        ("broken",),
-    )
-    rows = contents(tmp_path / "photos.h5")
-    assert sum(map(len, rows.values())) == 43
-    assert {number for split in rows.values() for name, number in split if name == 0} == {*range(20), 250}
-
-
-def test_a_class_folder_may_be_a_link(tmp_path):
-    """Large collections are often gathered by links; one level of them is followed."""
-    folder_of(tmp_path / "elsewhere", {"b": 5})
-    source = folder_of(tmp_path / "photos", {"a": 5})
-    (source / "b").symlink_to(tmp_path / "elsewhere" / "b", target_is_directory=True)
-    report = quiet(source, tmp_path / "photos.h5")
-    assert (report.class_names, report.written, report.ignored) == (("a", "b"), 10, 0)
-
-
-def test_the_images_of_food101_may_be_a_link(tmp_path):
-    """The pictures often lie on another disk than the lists."""
-    source = food101(tmp_path / "food-101")
-    (source / "images").rename(tmp_path / "disk")
-    (source / "images").symlink_to(tmp_path / "disk", target_is_directory=True)
-    assert quiet(source, tmp_path / "food.h5").written == 40
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_only_readable_picture_of_a_class_trains(tmp_path, seed):
-    """Whatever the seed, broken pictures cannot push a class out of the training split."""
-    source = folder_of(tmp_path / "photos", {"a": 10, "b": 10})
-    for number in range(10):
-        if number != 4:
-            (source / "b" / f"{number:04d}.png").write_bytes(b"")
-    report = quiet(source, tmp_path / "photos.h5", seed=seed)
-    assert report.class_counts["train"][1] == 1
-    assert (report.written, report.skipped) == (11, 9)
-
-
-def test_report_for_people(tmp_path):
-    """The whole text: counts first, then each list with its names."""
-    report = quiet(messy_folder(tmp_path / "photos"), tmp_path / "photos.h5")
-    report.path, report.size_bytes = Path("photos.h5"), 50_000
-    assert str(report) == REPORT
-
-
-REPORT = """\
-photos.h5: 43 images of 8x8 (stretch, raw) in 2 classes, 0.1 MB
-  rows: train 30, valid 8, test 5
-  56 files found = 43 written + 4 skipped + 9 ignored
-  skipped, cannot be read: 4
-    bread/cut.jpg: it is cut short
-    bread/empty.png: the file is empty
-    broken/one.jpg: the file is empty
-    soup/letter.jpg: its bytes are not those of a PNG, JPEG, WebP, BMP or GIF picture
-  ignored, hidden (2 .png, 1 no ending): 3
-    .trash/old.png
-    bread/.DS_Store
-    soup/._0001.png
-  ignored, not a picture (1 .db, 1 no ending): 2
-    bread/Thumbs.db
-    soup/BMP-notes
-  ignored, outside the class folders (1 .png, 1 .txt): 2
-    cover.png
-    notes.txt
-  ignored, no regular file (a broken link, a pipe ...) (1 .jpg): 1
-    soup/gone.jpg
-  ignored, a link to a folder (1 no ending): 1
-    soup/loop
-  class folders without a picture, no class number: 1
-    hollow
-  class folders without a readable picture, no class number: 1
-    broken"""
-
-
-def test_long_lists_are_cut_on_screen_only(tmp_path):
-    """Twenty names are shown; text(None) has every one."""
-    source = folder_of(tmp_path / "photos", {"a": 3, "b": 3})
-    for number in range(25):
-        (source / "a" / f"{number}.txt").write_text("x", encoding="utf-8")
-    report = quiet(source, tmp_path / "photos.h5")
-    assert "    ... and 5 more" in str(report)
-    assert str(report).count(".txt\n") == 20
-    assert report.text(None).count(".txt\n") == 25
 
 
 def test_pillow_warnings_do_not_reach_the_user(tmp_path):
@@ -412,23 +166,62 @@ def test_pillow_warnings_do_not_reach_the_user(tmp_path):
     assert quiet(source, tmp_path / "photos.h5").skipped == 0
 
 
-# -- stopping, and what cannot be built -------------------------------------------------------------------------------
+# -- room on the disk -------------------------------------------------------------------------------------------------
+
+Usage = namedtuple("Usage", "total used free")
 
 
-def test_on_error_stop_leaves_the_older_file(tmp_path):
-    """The sentence names the picture and the reason; no part is left and yesterday's file has the same bytes."""
-    source = folder_of(tmp_path / "photos", {"a": 10, "b": 10})
-    quiet(source, tmp_path / "photos.h5")
-    before = (tmp_path / "photos.h5").read_bytes()
-    (source / "b" / "0003.png").write_bytes(b"")
-    with pytest.raises(BrokenImageError) as raised:
-        quiet(source, tmp_path / "photos.h5", on_error="stop")
-    assert str(raised.value) == (
-        "b/0003.png cannot be read: the file is empty. Nothing was written. "
-        "Repair or remove it, or use --on-error skip."
+def free(monkeypatch, count: int) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 10**12 - count, count))
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory) -> Path:
+    return make_toy_food(tmp_path_factory.mktemp("toy") / "photos", layout="folder", classes=6, per_class=50, size=96)
+
+
+@pytest.mark.parametrize("options", STORAGES.values(), ids=STORAGES)
+def test_the_estimate_is_near_the_size(tmp_path, monkeypatch, photographs, options):
+    """On drawn photographs, within 15 % for every storage: with less room the build does not start."""
+    size = quiet(photographs, tmp_path / "photos.h5", size=96, **options).size_bytes
+    free(monkeypatch, int(0.85 * size))
+    with pytest.raises(BuildError, match=r"^.*other\.h5 needs about "):
+        quiet(photographs, tmp_path / "other.h5", size=96, **options)
+    assert names(tmp_path) == ["photos.h5"]
+    free(monkeypatch, int(1.15 * size))
+    quiet(photographs, tmp_path / "other.h5", size=96, **options)
+
+
+@pytest.mark.parametrize(
+    ("storage", "smaller"), [("raw", "a smaller size or storage jpeg"), ("jpeg", "a smaller size")]
+)
+def test_too_little_room_is_said_before_anything_is_written(tmp_path, capsys, monkeypatch, storage, smaller):
+    """Needed, free and what to do, with status 2; what a part takes already counts as room."""
+    free(monkeypatch, 600)
+    out = tmp_path / "photos.h5"
+    command = [str(folder_of(tmp_path / "photos", {"a": 2, "b": 2})), "--out", str(out), "--size", "8"]
+    command += ["--storage", storage]
+    assert main(command) == 2
+    assert re.sub(r"about [\d.]+ kB", "about N kB", capsys.readouterr().err) == (
+        f"build_hdf5: {out} needs about N kB (4 images of 8x8 (stretch, {storage})), and its disk has 600 bytes free. "
+        f"Free some, choose another disk, or take {smaller}.\n"
     )
-    assert (tmp_path / "photos.h5").read_bytes() == before
-    assert names(tmp_path) == ["photos", "photos.h5"]
+    assert names(tmp_path) == ["photos"]
+    (tmp_path / "photos.h5.part").write_bytes(bytes(3000))
+    assert main(command) == 0
+
+
+def test_a_system_that_does_not_say_is_believed(tmp_path, monkeypatch):
+    """Some network disks do not know their room."""
+
+    def unknown(path):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(shutil, "disk_usage", unknown)
+    assert quiet(folder_of(tmp_path / "photos", {"a": 2, "b": 2}), tmp_path / "photos.h5").written == 4
+
+
+# -- what cannot be built ---------------------------------------------------------------------------------------------
 
 
 def one_class(root: Path) -> Path:
@@ -464,6 +257,18 @@ def all_broken(root: Path) -> Path:
     return root
 
 
+def broken_links(root: Path) -> Path:
+    (root / "a").mkdir(parents=True)
+    (root / "a" / "x.png").symlink_to("nowhere.png")
+    return root
+
+
+def splits(root: Path) -> Path:
+    for split in ("train", "test"):
+        folder_of(root / split, {"a": 1})
+    return root
+
+
 def not_utf8(root: Path) -> Path:
     (root / os.fsdecode(b"caf\xe9")).mkdir(parents=True)
     return root
@@ -496,7 +301,13 @@ CANNOT_START = [
      "{source} has 1 class folders and 1 files, but no picture: none is a PNG, JPEG, WebP, BMP or GIF file in a class "
      "folder."),
     ("all broken", all_broken, [],
-     "none of the 1 pictures in {source} can be read; the first, a/x.png: the file is empty."),
+     "none of the 1 pictures in {source} can be used; the first, a/x.png: the file is empty."),
+    ("broken links", broken_links, [],
+     "none of the 1 pictures in {source} can be used; the first, a/x.png: it cannot be read: No such file or "
+     "directory."),
+    ("splits", splits, [],
+     "{source} holds splits, not classes: test, train. Give one of them ({source}/test), or move the folders of each "
+     "class together: build_hdf5 splits them itself."),
     ("not UTF-8", not_utf8, [], "the class folder 'caf\\udce9' has a name that is not UTF-8. Rename it."),
     ("no lists", good, ["--split", "official"],
      "--split official needs a Food-101 folder, with images/, meta/train.txt and meta/test.txt; {source} has no such "
@@ -508,6 +319,9 @@ CANNOT_START = [
     ("seed", good, ["--seed", "-1"], "seed must be a whole number from 0 to 2**63 - 1; got -1."),
     ("seed of 65 bits", good, ["--seed", str(2**64)], "seed must be a whole number from 0 to 2**63 - 1; got "
      "18446744073709551616."),
+    ("workers", good, ["--workers", "0"], "workers must be None or a whole number from 1 to 256; got 0."),
+    ("gzip of JPEG", good, ["--compression", "gzip", "--storage", "jpeg"],
+     "compression must be None, or gzip with storage raw; got 'gzip' with jpeg."),
     ("sum", good, ["--split", "0.7", "0.2", "0.2"], SPLIT_RULE + "(0.7, 0.2, 0.2)."),
     ("no train", good, ["--split", "0", "0.5", "0.5"], SPLIT_RULE + "(0.0, 0.5, 0.5)."),
     ("two shares", good, ["--split", "0.7", "0.3"], SPLIT_RULE + "(0.7, 0.3)."),
@@ -540,6 +354,10 @@ def test_what_cannot_start_is_one_sentence_and_status_2(tmp_path, capsys, case, 
         ("resize", "pad", "resize must be one of stretch, crop; got 'pad'."),
         ("storage", "png", "storage must be one of raw, jpeg; got 'png'."),
         ("on_error", "ignore", "on_error must be one of skip, stop; got 'ignore'."),
+        ("label_kind", "text", "label_kind must be one of onehot, sparse; got 'text'."),
+        ("compression", "lzf", "compression must be None, or gzip with storage raw; got 'lzf' with raw."),
+        ("workers", 0, "workers must be None or a whole number from 1 to 256; got 0."),
+        ("workers", 2.0, "workers must be None or a whole number from 1 to 256; got 2.0."),
         ("size", 8.5, "size must be a whole number of pixels from 1 to 65500; got 8.5."),
         ("split", "train", SPLIT_RULE + "'train'."),
     ],
@@ -552,40 +370,42 @@ def test_wrong_options_in_python(tmp_path, option, value, message):
 
 
 def test_command_line_builds_and_keeps_the_report(tmp_path):
-    """Status 0, the report on stdout and, with every name, beside the file; the bar with its rate on stderr."""
-    messy_folder(tmp_path / "photos")
-    command = [sys.executable, "-m", "data_scripts.build_hdf5", str(tmp_path / "photos"), "--out", "photos.h5"]
-    done = subprocess.run([*command, "--size", "8"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    """Status 0; the report on stdout and, with every name, beside the file; on stderr the bar with its rate, and a line
+    for each picture that is skipped meanwhile."""
+    source = messy_folder(tmp_path / "photos")
+    command = [sys.executable, "-m", "data_scripts.build_hdf5", str(source), "--out", "photos.h5", "--size", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[1:-2] == REPORT.splitlines()[1:]
-    assert lines[-1] == "  all names: photos.h5.report.txt"
-    assert "46/46" in done.stderr
-    assert "img/s" in done.stderr
-    assert (tmp_path / "photos.h5.report.txt").read_text(encoding="utf-8").splitlines()[1:] == lines[1:-2]
+    *report, rate, place = done.stdout.splitlines()
+    assert report[1:3] == [
+        "  rows: train 29, valid 9, test 4",
+        "  57 files found = 42 written + 5 skipped + 10 ignored",
+    ]
+    assert re.fullmatch(r"  \d+\.\d s, \d+ images a second", rate)
+    assert place == "  all names: photos.h5.report.txt"
+    assert (tmp_path / "photos.h5.report.txt").read_text(encoding="utf-8").splitlines() == report
+    lines = re.split(r"[\r\n]+", done.stderr)
+    assert {line for line in lines if line.startswith("skipped ")} == {
+        "skipped bread/cut.jpg: it is cut short",
+        "skipped bread/empty.png: the file is empty",
+        "skipped soup/letter.jpg: its bytes are not those of a PNG, JPEG, WebP, BMP or GIF picture",
+    }
+    assert any("45/45" in line and "img/s" in line for line in lines)
     assert names(tmp_path) == ["photos", "photos.h5", "photos.h5.report.txt"]
 
 
-def test_command_line_stops_with_status_1(tmp_path, capsys):
-    """--on-error stop: one sentence, no file, no report."""
-    source = messy_folder(tmp_path / "photos")
-    assert main([str(source), "--out", str(tmp_path / "photos.h5"), "--size", "8", "--on-error", "stop"]) == 1
-    assert "cannot be read: " in capsys.readouterr().err
-    assert names(tmp_path) == ["photos"]
-
-
-def test_command_line_full_disk_is_status_1(tmp_path, capsys, monkeypatch):
-    """An error of the system in the middle of the build ends in one sentence, and leaves no file."""
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("helpers.writer._extend", full)
-    out = tmp_path / "photos.h5"
-    assert main([str(good(tmp_path / "photos")), "--out", str(out), "--size", "8"]) == 1
-    expected = f"build_hdf5: the build stopped: [Errno 28] No space left on device. Nothing was written under {out}.\n"
-    assert capsys.readouterr().err.endswith(expected)
-    assert names(tmp_path) == ["photos"]
+def test_command_line_passes_every_option(tmp_path, capsys):
+    """Each flag reaches the file."""
+    source = food101(tmp_path / "food-101")
+    out = tmp_path / "food.h5"
+    flags = "--size 9 --resize crop --compression gzip --label-kind sparse --split official --seed 5 --workers 1"
+    assert main([str(source), "--out", str(out), *flags.split()]) == 0
+    info = layout.read_file_info(out)
+    assert (info.source, info.seed) == ("food-101: 9x9 (crop, raw gzip), sparse, split official", 5)
+    with h5py.File(out) as file:
+        assert (file["train_img"].compression, file["train_img"].chunks) == ("gzip", (1, 9, 9, 3))
+    assert main([str(source), "--out", str(out), "--storage", "jpeg", "--on-error", "stop"]) == 0
+    assert layout.read_split_info(out).storage == "jpeg"
 
 
 def test_command_line_warns_of_one_class(tmp_path, capsys):

@@ -7,9 +7,9 @@ import shutil
 import subprocess
 import sys
 
-import h5py
 import numpy as np
 import pytest
+from photos import content, names
 
 from helpers import HDF5Writer, layout, part_file
 from helpers.part_file import PartFile
@@ -17,11 +17,13 @@ from helpers.part_file import PartFile
 SHAPE = (12, 16, 3)
 NAMES = ["bread", "soup"]
 BATCHES = [("train", 5), ("valid", 2), ("train", 7), ("test", 1), ("train", 4)]
-CASES = {
-    "raw": {},
-    "gzip": {"compression": "gzip"},
-    "jpeg, class numbers": {"storage": "jpeg", "label_kind": "sparse"},
+CASES = {  # options, and of how many steps one is tried: rows of JPEG bytes have the most tables that change in place
+    "raw": ({}, 7),
+    "gzip": ({"compression": "gzip"}, 11),
+    "jpeg, class numbers": ({"storage": "jpeg", "label_kind": "sparse"}, 1),
 }
+LAST_STEPS = 8  # renaming and tidying up: each of them is tried
+NEVER = 10**6  # steps
 
 
 def batches():
@@ -42,13 +44,6 @@ def write(path, options, resume=False):
                 writer.append(split, images, labels)
                 writer.checkpoint({"batches": number + 1})
     return begin
-
-
-def content(path):
-    """All that a reader can see in the file."""
-    with h5py.File(path, "r") as file:
-        found = {name: [np.asarray(row).tobytes() for row in file[name]] for name in layout.dataset_names(file)}
-        return found, {name: np.asarray(value).tolist() for name, value in file.attrs.items()}
 
 
 class Death:
@@ -87,14 +82,20 @@ class Death:
 
 
 def write_until_killed(path, options, number, resume=False):
-    """Write, killed at step ``number``; whether there were so many steps."""
+    """Write, killed at step ``number``; returns the steps that were left, 0 or less if it was killed."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         death = Death(monkeypatch, number)
         try:
             write(path, options, resume)
         except (OSError, RuntimeError, ValueError, KeyError):
             assert death.left <= 0  # what is left of the program, which a real kill ends, meets odd things
-    return death.left <= 0
+    return death.left
+
+
+def steps_of(path, options, stride, resume=False):
+    """Numbers of the steps to be killed at."""
+    count = NEVER - write_until_killed(path, options, NEVER, resume)
+    return [*range(1, count - LAST_STEPS, stride), *range(count - LAST_STEPS, count + 1)]
 
 
 def fail_after_a_checkpoint(part, writer=None):
@@ -115,48 +116,42 @@ def fail_after_rows(writer, images):
 PLACES: list[int] = []
 
 
-def names(folder):
-    return sorted(file.name for file in folder.iterdir())
-
-
-@pytest.mark.parametrize("options", CASES.values(), ids=CASES.keys())
-def test_killed_at_any_step_it_is_resumed_and_equal(tmp_path, options):
+@pytest.mark.parametrize(("options", "stride"), CASES.values(), ids=CASES)
+def test_killed_at_any_step_it_is_resumed_and_equal(tmp_path, options, stride):
     """After each prefix of the steps that reach the disk, resuming ends with equal content, and loses no checkpoint."""
-    write(tmp_path / "whole.h5", options)
+    path, begun = tmp_path / "killed.h5", []
+    steps = steps_of(path, options, stride)
+    path = path.rename(tmp_path / "whole.h5").with_name("killed.h5")
     wanted = content(tmp_path / "whole.h5")
-    path, begun, number = tmp_path / "killed.h5", [], 1
-    while write_until_killed(path, options, number):
+    for number in steps:
+        assert write_until_killed(path, options, number) <= 0
         if path.exists():
             assert content(path) == wanted
         begun.append(write(path, options, resume=True))
         assert content(path) == wanted
         assert names(tmp_path) == ["killed.h5", "whole.h5"]
         path.unlink()
-        number += 1
     renamed = begun.index(5) + begun[begun.index(5) :].index(0)  # nothing is left to resume once it has its name
     assert begun[:renamed] == sorted(begun[:renamed])  # a later kill never loses an earlier checkpoint
     assert set(begun) == {0, 1, 2, 3, 4, 5}
 
 
-@pytest.mark.parametrize("options", CASES.values(), ids=CASES.keys())
-def test_the_resuming_may_be_killed_too(tmp_path, options):
+@pytest.mark.parametrize(("options", "stride"), CASES.values(), ids=CASES)
+def test_the_resuming_may_be_killed_too(tmp_path, options, stride):
     """Killed at each step of taking the part back and going on, no checkpoint is lost."""
-    write(tmp_path / "whole.h5", options)
-    wanted = content(tmp_path / "whole.h5")
-    left = tmp_path / "left"
+    whole, left, path = tmp_path / "whole.h5", tmp_path / "left", tmp_path / "again" / "killed.h5"
+    count = NEVER - write_until_killed(whole, options, NEVER)
+    wanted = content(whole)
     left.mkdir()
-    steps = next(number for number in range(1, 1000) if not write_until_killed(tmp_path / "steps.h5", options, number))
-    write_until_killed(left / "killed.h5", options, int(0.7 * steps))
+    write_until_killed(left / "killed.h5", options, int(0.7 * count))
     assert set(names(left)) >= {"killed.h5.part", "killed.h5.part.journal"}
-    path, number = tmp_path / "again" / "killed.h5", 1
     shutil.copytree(left, path.parent)
-    while write_until_killed(path, options, number, resume=True):
-        assert path.exists() or write(path, options, resume=True) >= 3
-        assert content(path) == wanted
+    for number in steps_of(path, options, stride, resume=True):
         shutil.rmtree(path.parent)
         shutil.copytree(left, path.parent)
-        number += 1
-    assert number > 10
+        assert write_until_killed(path, options, number, resume=True) <= 0
+        assert path.exists() or write(path, options, resume=True) >= 3
+        assert content(path) == wanted
 
 
 def test_a_killed_process_leaves_a_part_that_can_be_resumed(tmp_path):
@@ -200,7 +195,7 @@ def test_a_full_disk_costs_nothing_of_the_last_checkpoint(tmp_path, monkeypatch)
     write(whole, {})
     put, write_all = part_file._JournaledFile._put, part_file._write_all
     begun = []
-    for room in range(2_000, 90_000, 3_000):
+    for room in range(2_000, 90_000, 5_000):
         left = [room]
 
         def full(function, data, *args, left=left):
@@ -218,6 +213,40 @@ def test_a_full_disk_costs_nothing_of_the_last_checkpoint(tmp_path, monkeypatch)
         assert content(path) == content(whole)
         path.unlink()
     assert len(set(begun)) > 3
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("step", ["put_back", "cut", "begin_journal"])
+def test_a_part_that_cannot_be_taken_back_stays(tmp_path, monkeypatch, step, error):
+    """A disk that is still full, or Ctrl-C while it is resumed, costs nothing: the next time it is."""
+
+    def stop(*_):
+        raise error
+
+    path = tmp_path / "food.h5"
+    with pytest.raises(ZeroDivisionError), PartFile(path) as part:
+        fail_after_a_checkpoint(part)
+    with monkeypatch.context() as patch:
+        patch.setattr(part_file._JournaledFile, step, stop)
+        with pytest.raises(type(error)), PartFile(path, resume=True):
+            pytest.fail("the block ran")
+    with PartFile(path, resume=True) as part:
+        assert (part.state, part.file["a"][:].tolist()) == ({"done": 3}, [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("size", "records", "reach"),
+    [
+        (0, [], 0),
+        (5, [(5, b"12"), (6, b"345")], 9),
+        (5, [(6, b"345")], 5),  # a gap: what was there is lost
+        (9, [(0, b"12"), (3, b"3")], 9),
+        (0, [(0, b"12"), (0, b"12"), (0, b"12")], 2),  # saved after each of three checkpoints
+    ],
+)
+def test_a_checkpoint_needs_all_its_bytes(size, records, reach):
+    """A journal whose part is lost or cut short is not taken for one that can be resumed."""
+    assert part_file._reach(size, records) == reach
 
 
 def test_what_was_begun_with_other_arguments_is_not_resumed(tmp_path):
