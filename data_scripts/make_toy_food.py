@@ -144,14 +144,23 @@ def toy_food_file(
 ) -> Path:
     """Path of toy data with these parameters (those of :func:`make_toy_food`) in ``folder``; made when it is missing.
 
-    The name holds all parameters, and nothing half made ever has it: what is there is used as it is.
+    The name holds all parameters, and nothing half made ever has it: what is there is used as it is, but for an HDF5
+    file that an older version of the kit made.
     """
     toys = ToyFood(**params)
     path = Path(folder) / toys.file_name
-    if not path.exists():
+    if not path.exists() or (toys.layout == "hdf5" and _kit_version(path) != file_layout.KIT_VERSION):
         path.parent.mkdir(parents=True, exist_ok=True)
         make_toy_food(path, **asdict(toys), workers=workers, progress=progress)
     return path
+
+
+def _kit_version(path: Path) -> str | None:
+    """Of the kit that made the file; None when something else did."""
+    try:
+        return file_layout.read_file_info(path).kit_version
+    except file_layout.HDF5FileError:
+        return None
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------

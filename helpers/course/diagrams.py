@@ -26,10 +26,10 @@ from helpers.course.style import (
     join,
     lead,
     new_figure,
-    size_text,
     styled,
 )
 from helpers.layout import open_file
+from helpers.words import size_text
 
 
 def chunks_touched(

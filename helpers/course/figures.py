@@ -37,6 +37,7 @@ from helpers.course.style import (
 )
 
 __all__ = [
+    "bar_panels",
     "bars",
     "batch_life",
     "chunks_and_reads",
@@ -133,6 +134,40 @@ def _room_for_labels(axes, values, log: bool) -> None:
         axes.set_xlim(low, max(values) * (max(values) / low) ** 0.2)
     else:
         axes.set_xlim(min(0, *values) * 1.15, max(0, *values) * 1.18 or 1)
+
+
+@styled
+def bar_panels(
+    labels: Sequence[str], panels: Mapping[str, Sequence[float]], *, title: str = "", highlight: str | None = None
+) -> Figure:
+    """Compare a few things by several measures, side by side: ``panels`` maps a unit to one value a label.
+
+    Raises ValueError when a panel has not as many values as there are labels.
+    """
+    labels = [str(label) for label in labels]
+    panels = {str(unit): [float(value) for value in values] for unit, values in panels.items()}
+    if not labels or not panels or any(len(values) != len(labels) for values in panels.values()):
+        got = ", ".join(f"{unit}: {len(values)}" for unit, values in panels.items()) or "no panels"
+        raise ValueError(f"bar_panels needs one value a label in each panel; got {len(labels)} labels and {got}.")
+    alt = "; ".join(
+        f"{unit}: " + ", ".join(f"{label} {number(value)}" for label, value in zip(labels, values, strict=True))
+        for unit, values in panels.items()
+    )
+    figure = new_figure(1.0 + 0.42 * len(labels), f"{lead(title)}Bars in {len(panels)} panels. {alt}.")
+    if title:
+        figure.suptitle(title, x=0.01, ha="left")
+    colors = [ORANGE if label == highlight else BLUE for label in labels]
+    all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False).ravel()
+    for axes, (unit, values) in zip(all_axes, panels.items(), strict=True):
+        drawn = axes.barh(range(len(labels)), values, color=colors, height=0.72)
+        axes.bar_label(drawn, [number(value) for value in values], padding=4, fontsize=FONT_PT)
+        axes.set_title(wrap(unit, 5.2 / len(panels)), fontsize=FONT_PT, fontweight="normal")
+        axes.set(xticks=[], xlim=(0, 1.6 * max(0, *values) or 1), ylim=(len(labels) - 0.5, -0.5))
+        axes.spines["bottom"].set_visible(False)
+        axes.tick_params(length=0)
+        axes.grid(visible=False)
+    all_axes[0].set_yticks(range(len(labels)), [wrap(label, 1.5) for label in labels])
+    return figure
 
 
 @styled

@@ -134,10 +134,3 @@ def number(value: float) -> str:
 
 def lead(title: str) -> str:
     return f"{title}. " if title else ""
-
-
-def size_text(count: int) -> str:
-    for step, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= step:
-            return f"{number(count / step)} {unit}"
-    return f"{count} bytes"

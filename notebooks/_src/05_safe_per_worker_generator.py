@@ -500,7 +500,7 @@ Path(sorted_path).unlink()
 # <details><summary>Answer</summary>
 #
 # `"block"`, after a look whether the file is mixed (`inspect_file` warns if it is not). If it is sorted by class, mix
-# it once first: build it again. Otherwise a batch sees a few classes only, and the network learns worse.
+# it once first: `rechunk` of lesson 01. Otherwise a batch sees a few classes only, and the network learns worse.
 #
 # </details>
 

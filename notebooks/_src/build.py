@@ -150,7 +150,9 @@ def settle(run: Run, before: Measured | None) -> Measured:
     memory_mb = math.ceil(run.peak_mb / MEMORY_STEP_MB) * MEMORY_STEP_MB
     if before is not None and abs(before.minutes - minutes) <= 1:
         minutes = before.minutes
-    if before is not None and abs(before.memory_mb - memory_mb) <= max(2 * MEMORY_STEP_MB, 0.1 * memory_mb):
+    near_mb = max(2 * MEMORY_STEP_MB, 0.1 * memory_mb)
+    # A test fails above 1.2 times the number: one that a run comes close to does not hold any more.
+    if before is not None and run.peak_mb < 1.1 * before.memory_mb and before.memory_mb - memory_mb <= near_mb:
         memory_mb = before.memory_mb
     return Measured(minutes, memory_mb)
 

@@ -103,6 +103,7 @@ SETTLED = {
     "first build rounds up": (Run(61, 410), None, Measured(2, 450)),
     "a little more keeps the numbers": (Run(70, 460), Measured(1, 450), Measured(1, 450)),
     "a little less keeps the numbers": (Run(50, 380), Measured(2, 450), Measured(2, 450)),
+    "what a test would refuse changes them": (Run(20, 258), Measured(1, 200), Measured(1, 300)),
     "much more changes them": (Run(200, 900), Measured(1, 450), Measured(4, 900)),
     "much less changes them": (Run(20, 200), Measured(4, 450), Measured(1, 200)),
 }

@@ -39,6 +39,7 @@ def drawn(file):
     return {
         "image_grid": figures.image_grid(np.zeros((5, 8, 8, 3), np.uint8), list("abcde"), title="Plates"),
         "bars": figures.bars(["row by row", "list index"], [8000, 52], "images/s", log=True),
+        "bar_panels": figures.bar_panels(["raw", "jpeg"], {"MB": [60, 7], "images a second": [20_000, 700]}),
         "curves": figures.curves({"loss": [2, 1], "val_loss": [2, 1.5], "accuracy": [0.1, 0.5]}),
         "class_counts": figures.class_counts({"train": [3, 4], "valid": [1, 1]}, ["a", "b"]),
         "class_counts of many": figures.class_counts(np.arange(1, 102)),
@@ -178,6 +179,17 @@ def test_bars_show_values_in_the_order_given():
     assert axes.yaxis_inverted()
     assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor()
     assert figure.alt == "Speed. Bars in images/s. row by row: 8,000; list index: 52.2."
+
+
+def test_bar_panels_give_each_unit_a_scale_of_its_own():
+    """One panel a unit, each with all labels' bars and numbers; the longest bar ends well before its edge."""
+    figure = figures.bar_panels(["raw", "jpeg"], {"MB": [60, 7.25], "images a second": [20_000, 700]}, highlight="raw")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["MB", "images a second"]
+    assert [[bar.get_width() for bar in axes.patches] for axes in figure.axes] == [[60, 7.25], [20_000, 700]]
+    assert [[text.get_text() for text in axes.texts] for axes in figure.axes] == [["60", "7.25"], ["20,000", "700"]]
+    assert labels_of(figure.axes[0].get_yticklabels()) == ["raw", "jpeg"]
+    assert [axes.get_xlim()[1] for axes in figure.axes] == [96, 32_000]
+    assert figure.alt == "Bars in 2 panels. MB: raw 60, jpeg 7.25; images a second: raw 20,000, jpeg 700."
 
 
 def test_bars_on_a_log_scale_keep_room_for_the_numbers():
@@ -352,6 +364,18 @@ REFUSED = [
     (figures.image_grid, ([],), {}, "image_grid needs one title an image; got 0 images and 0 titles."),
     (figures.bars, (["a"], [1, 2], "s"), {}, "bars needs one value a label; got 1 labels and 2 values."),
     (figures.bars, (["a", "b"], [1, 0], "s"), {"log": True}, "a log scale needs values above 0; got 0 for 'b'."),
+    (
+        figures.bar_panels,
+        (["a"], {"MB": [1], "s": [1, 2]}),
+        {},
+        "bar_panels needs one value a label in each panel; got 1 labels and MB: 1, s: 2.",
+    ),
+    (
+        figures.bar_panels,
+        (["a"], {}),
+        {},
+        "bar_panels needs one value a label in each panel; got 1 labels and no panels.",
+    ),
     (figures.curves, ({},), {}, "curves has nothing to draw: the history is empty. Train for at least one epoch."),
     (
         figures.class_counts,

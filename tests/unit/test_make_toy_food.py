@@ -276,6 +276,17 @@ def test_cached_file_is_made_once(tmp_path):
     assert first.stat().st_mtime_ns == stamp
 
 
+def test_what_an_older_kit_made_is_made_again(tmp_path):
+    """Its files lack what today's have: the lessons would not find it."""
+    path = toy_food_file(tmp_path, classes=2, per_class=2, size=16)
+    with h5py.File(path, "r+") as file:
+        file.attrs["kit_version"] = "0.1.0"
+        del file["train_crc32"]
+    assert toy_food_file(tmp_path, classes=2, per_class=2, size=16) == path
+    with h5py.File(path, "r") as file:
+        assert len(file["train_crc32"]) == len(file["train_img"])
+
+
 @pytest.mark.parametrize(
     "params",
     [{"classes": 3}, {"per_class": 3}, {"size": 17}, {"seed": 1}, {"split": (0.5, 0.25, 0.25)}, {"layout": "folder"}],
