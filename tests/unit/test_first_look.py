@@ -50,7 +50,7 @@ def test_a_file_that_hdf5_does_not_survive_is_a_sentence(hostile_file):
 EXITS = {
     -signal.SIGSEGV: "HDF5 ends the process with SIGSEGV",
     -signal.SIGXCPU: "HDF5 goes round in a circle",
-    3: "HDF5 asks for more than 1 GB of memory",
+    3: "HDF5 asks for more than 256 MB of memory",
     1: "",  # Python's own troubles: whoever reads the file meets them, if they come from it
     0: "",
 }
