@@ -36,9 +36,12 @@ import contextlib
 import errno
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -62,7 +65,7 @@ GROUP_BYTES = 2**23  # pixels of a group of pictures that a worker reads at once
 GROUP_PICTURES = 64  # at most: small pictures too are shared out evenly
 LOST_FROM = 8  # pictures that were there when the build began: that is not the pictures' fault
 WORKERS_FROM = 500  # pictures: for fewer, starting processes takes longer than they save
-CHECKPOINT_BYTES = 2**28  # of pixels, seconds of work, are lost at most; no clock, so that two builds are equal
+CHECKPOINT_BYTES = 2**26  # of pixels, seconds of work, are lost at most; no clock, so that two builds are equal
 STALL_S = 600.0  # for one group of pictures, from a disk that is asleep or far away
 SAMPLED = 16  # pictures from which the size of JPEG or gzip rows is estimated
 
@@ -191,7 +194,11 @@ def build_hdf5(
     UserWarning
         There is only one class.
     """
-    start, source, out = time.perf_counter(), Path(source), Path(out)
+    start = time.perf_counter()
+    for name, value in (("source", source), ("out", out)):
+        if not os.fspath(value):  # of an unset variable in a shell; Path("") would be the working directory
+            raise BuildError(f"{name} must name a {'folder' if name == 'source' else 'file'}; got nothing.")
+    source, out = Path(source), Path(out)
     options = Options(size, resize, storage, compression, label_kind, split, seed, on_error)
     _check_workers(workers)
     found = find_pictures(source)
@@ -221,6 +228,8 @@ def build_hdf5(
         size_bytes=out.stat().st_size,
         seconds=time.perf_counter() - start,
         resumed_at=build.resumed_at,
+        had_nothing_to_resume=resume and not was_complete and build.resumed_at is None,
+        joined=found.joined,
         was_complete=was_complete,
     )
 
@@ -516,7 +525,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = _parser().parse_args(arguments)
     try:
-        with warnings.catch_warnings():
+        with _sigterm_interrupts(), warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = _print_warning
             report = build_hdf5(
@@ -556,8 +565,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("source", type=Path, help="folder with one folder a class (nested below is fine), or a Food-101 folder")
-    add("--out", type=Path, required=True, metavar="FILE", help="the HDF5 file to make; FILE.report.txt lies beside it")
+    add("source", help="folder with one folder a class (nested below is fine), or a Food-101 folder")
+    add("--out", required=True, metavar="FILE", help="the HDF5 file to make; FILE.report.txt lies beside it")
     add("--size", type=int, default=299, metavar="N", help="side of the square images in pixels (default 299)")
     add("--resize", choices=RESIZE_MODES, default="stretch", help="all of the picture, or its centre (default stretch)")
     add("--storage", choices=STORAGES, default="raw", help="pixels, or JPEG bytes of quality 95 (default raw)")
@@ -584,6 +593,23 @@ def _split(words: list[str]) -> tuple[float, ...] | str:
     with contextlib.suppress(ValueError):
         return tuple(map(float, words))
     return " ".join(words)  # Options refuses it, with the rule
+
+
+@contextlib.contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """A job system or a container that ends sends SIGTERM: it saves what was done, like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
+        yield
+        return
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _print_warning(message, *_) -> None:

@@ -30,6 +30,8 @@ class BuildReport:
     size_bytes: int
     seconds: float
     resumed_at: int | None = None  # pictures that an earlier, stopped build had done; None: it began here
+    had_nothing_to_resume: bool = False
+    joined: tuple[str, ...] = ()  # classes of several folders, whose names are one in NFC
     was_complete: bool = False  # there was nothing to resume: nothing was written
 
     @property
@@ -57,10 +59,8 @@ class BuildReport:
 
     def text(self, limit: int | None) -> str:
         """The report with at most ``limit`` names in each list (None: all of them)."""
-        head = (
-            f"{self.path}: {self.written} images of {self.form} in {len(self.class_names)} classes, "
-            f"{self.size_bytes / 1e6:.1f} MB"
-        )
+        classes = "1 class" if len(self.class_names) == 1 else f"{len(self.class_names)} classes"
+        head = f"{self.path}: {self.written} images of {self.form} in {classes}, {self.size_bytes / 1e6:.1f} MB"
         rows = f"  rows: {', '.join(f'{split} {rows}' for split, rows in self.rows.items())}"
         if self.was_complete:
             return f"{head}\n{rows}\n  it was complete already: there was nothing to resume, and nothing was written"
@@ -69,6 +69,9 @@ class BuildReport:
         lines.append(f"  {self.found} files found = {ends}")
         if self.resumed_at is not None:
             lines.append(f"  resumed: the first {self.resumed_at} pictures were done before")
+        if self.had_nothing_to_resume:
+            lines.append("  there was nothing to resume: it was built from the first picture on")
+        lines += _section("class folders of one name (in Unicode's NFC), taken together", self.joined, limit)
         lines += _section("skipped", [f"{file.path}: {file.reason}" for file in self.skipped_files], limit)
         for reason, files in _by_reason(self.ignored_files).items():
             lines += _section(f"ignored, {reason} ({_endings(files)})", list(map(_with_twin, files)), limit)

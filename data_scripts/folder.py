@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import os
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,7 @@ class Found:
     ignored: list[LeftOut] = field(default_factory=list)
     skipped: list[LeftOut] = field(default_factory=list)
     files: int = 0
+    joined: tuple[str, ...] = ()  # classes of several folders, whose names are one in NFC
     empty: tuple[str, ...] = ()  # class folders without any picture
 
     @property
@@ -58,7 +59,9 @@ def find_pictures(source: Path) -> Found:
         raise BuildError(f"{source} {what}. Give the folder that holds one folder of pictures for each class.")
     root = source / "images" if is_food101(source) else source
     folders = _class_folders(root)
-    found = Found(source, {name: [] for name in sorted(folders.values())})
+    names = Counter(folders.values())
+    joined = tuple(sorted(name for name, count in names.items() if count > 1))
+    found = Found(source, {name: [] for name in sorted(names)}, joined=joined)
     if not found.classes:
         raise BuildError(
             f"{source} has no class folders. Put the pictures of each class into a folder of its own: "

@@ -36,11 +36,14 @@ _NEXT_STEP = {
     "not-a-file": "Name the file itself.",
     "locked": "List who has it open: lsof FILE (Linux, macOS).",
     "never-closed": "If nothing writes to it, h5clear -s FILE removes the mark; its last rows may be missing.",
+    "empty": "Nothing was written to it: build or download it again.",
     "truncated": "Compare its size and checksum with those of the original.",
     "not-hdf5": "Look at its first bytes: head -c 100 FILE.",
     "damaged": "Compare its checksum with that of the original.",
     "permission": "ls -l FILE shows whose it is.",
 }
+
+_GO_ON = "This is what a stopped build left: run the same command again with --resume."
 
 
 def inspect_file(
@@ -75,7 +78,8 @@ def inspect_file(
             _inspect_open(report, file, (images, labels) if images else None, verify, progress)
     except layout.HDF5FileError as error:
         code = _open_code(report.path, error)
-        report.add_fault(code, error.strerror, _NEXT_STEP[code])
+        is_part = report.path.suffix == ".part" and code in {"never-closed", "not-hdf5", "damaged", "truncated"}
+        report.add_fault(code, error.strerror, _GO_ON if is_part else _NEXT_STEP[code])
     except Exception as error:  # h5py meets damaged bytes with errors of every kind
         _report_damage(report, error)
     return report
@@ -96,7 +100,8 @@ def _open_code(path: Path, error: layout.HDF5FileError) -> str:
             return code
     if "file signature not found" in said:
         with path.open("rb") as file:
-            return "not-hdf5" if any(file.read(8)) else "never-closed"
+            head = file.read(8)
+        return "empty" if not head else "not-hdf5" if any(head) else "never-closed"
     return "damaged"
 
 
@@ -132,7 +137,7 @@ def _check_end_mark(report: Report, info: layout.FileInfo) -> None:
         report.add_fault(
             "incomplete",
             f"the process that wrote {report.path} stopped before its end; its last rows may be empty.",
-            "Build it again. A builder of this kit leaves such a file only under the name FILE.part.",
+            _GO_ON if report.path.suffix == ".part" else "Build it again; builders of this kit leave no such file.",
         )
 
 
@@ -219,6 +224,11 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--sheet", metavar="FILE.png", type=Path, help="write some images of each split as one picture")
     parser.add_argument("--html", metavar="FILE.html", type=Path, help="write the report as a page, pictures included")
     options = parser.parse_args(argv)
+    for path in filter(None, (options.sheet, options.html)):
+        if not path.absolute().parent.is_dir():  # said before the file is read, which may take long
+            parser.error(f"{path} cannot be written: the folder {path.absolute().parent} does not exist.")
+    if options.sheet and options.sheet.suffix.lower() != ".png":
+        parser.error(f"--sheet writes a PNG picture: give a name that ends with .png; got {options.sheet}.")
     if (options.images is None) != (options.labels is None):
         parser.error("--images and --labels name a pair of datasets: give both or neither.")
     return options

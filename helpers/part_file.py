@@ -47,6 +47,7 @@ except ImportError:  # Windows
     fcntl = None
     import msvcrt
 
+HDF5_SUFFIXES = {".h5", ".hdf5", ".hdf", ".he5"}
 _LOCKED = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
 _RECORD = struct.Struct("<QII")  # offset in the part, bytes that follow, their CRC-32
 _HEADER = struct.Struct("<II")  # bytes of the checkpoint's JSON text, their CRC-32
@@ -389,6 +390,16 @@ def _check_place(path: Path, part: Path) -> None:
         )
     if not part.parent.is_dir():
         raise HDF5FileError(errno.ENOENT, f"the folder {path.parent} does not exist. Create it first.")
+    if path.is_file() and not _may_be_replaced(path):
+        raise HDF5FileError(
+            errno.EEXIST,
+            f"{path} is there, and is no HDF5 file: it would be lost. Give another name, or remove it first.",
+        )
+
+
+def _may_be_replaced(path: Path) -> bool:
+    """Only what is HDF5, was meant to be, or is empty: a slip in the name must not cost somebody's photograph."""
+    return path.suffix.lower() in HDF5_SUFFIXES or not path.stat().st_size or h5py.is_hdf5(path)
 
 
 def _lock_part(path: Path, part: Path) -> _JournaledFile:

@@ -229,7 +229,7 @@ class HDF5Writer:
                 raise layout.HDF5FileError(
                     errno.EINVAL,
                     f"{self.part} was begun with {name}={value!r}, and is to be resumed with {getattr(self, name)!r}. "
-                    "Use the same arguments, or begin it anew: resume=False.",
+                    "Use the same arguments, or begin anew, without resuming.",
                 )
 
     def _create_attributes(self) -> None:

@@ -340,7 +340,7 @@ def test_a_part_of_other_options_is_refused(source, out, whole, options, argumen
         quiet(source, out, resume=True, **options)
     assert str(raised.value) == (
         f"{out}.part was begun with {argument}={begun!r}, and is to be resumed with {wanted!r}. Use the same "
-        "arguments, or begin it anew: resume=False."
+        "arguments, or begin anew, without resuming."
     )
     assert not hasattr(raised.value, "__notes__")
     resume_and_compare(source, out, whole, 5)

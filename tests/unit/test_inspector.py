@@ -147,7 +147,7 @@ UNREADABLE = [
     ("truncated", _cut),
     ("not-hdf5", _page),
     ("never-closed", _zeros),
-    ("never-closed", _empty),
+    ("empty", _empty),
     ("damaged", _header_broken),
 ]
 
@@ -863,3 +863,46 @@ def test_inspector_imports_no_keras():
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"
+
+
+def test_a_part_that_a_stopped_build_left_can_be_gone_on_with(tmp_path):
+    """Whether it opens or not, the advice is to resume; an empty file is called empty."""
+    with pytest.raises(ZeroDivisionError), HDF5Writer(tmp_path / "food.h5", (8, 8, 3), ["a"]) as writer:
+        stop_after_a_checkpoint(writer)
+    report = inspect_file(tmp_path / "food.h5.part")
+    advice = "This is what a stopped build left: run the same command again with --resume."
+    assert [(fault.code, fault.advice) for fault in report.faults][0] == ("incomplete", advice)
+    (tmp_path / "cut.h5.part").write_bytes((tmp_path / "food.h5.part").read_bytes()[:3000])
+    report = inspect_file(tmp_path / "cut.h5.part")
+    assert [(fault.code, fault.advice) for fault in report.faults] == [("truncated", advice)]
+    (tmp_path / "empty.h5").write_bytes(b"")
+    report = inspect_file(tmp_path / "empty.h5")
+    assert [(fault.code, fault.advice) for fault in report.faults] == [
+        ("empty", "Nothing was written to it: build or download it again.")
+    ]
+
+
+def stop_after_a_checkpoint(writer):
+    writer.append("train", np.full((3, 8, 8, 3), 9, np.uint8), [0, 0, 0])
+    writer.checkpoint()
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--sheet", "no/s.png"], "no/s.png cannot be written: the folder {}/no does not exist."),
+        (["--html", "no/a.html"], "no/a.html cannot be written: the folder {}/no does not exist."),
+        (["--sheet", "s.txt"], "--sheet writes a PNG picture: give a name that ends with .png; got s.txt."),
+    ],
+    ids=["no folder for the sheet", "no folder for the page", "no picture"],
+)
+def test_outputs_that_cannot_be_written_are_said_first(tmp_path, monkeypatch, capsys, options, sentence):
+    """Before a file of any size is read: status 2, one sentence."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        inspector.main(["absent.h5", *options])
+    assert caught.value.code == 2
+    assert (
+        capsys.readouterr().err.splitlines()[-1] == f"python -m helpers.inspector: error: {sentence.format(tmp_path)}"
+    )

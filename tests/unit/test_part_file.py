@@ -258,7 +258,7 @@ def test_what_was_begun_with_other_arguments_is_not_resumed(tmp_path):
         pytest.fail("the block ran")
     assert str(caught.value) == (
         f"{path}.part was begun with class_names=('bread', 'soup'), and is to be resumed with ('soup', 'bread'). Use "
-        "the same arguments, or begin it anew: resume=False."
+        "the same arguments, or begin anew, without resuming."
     )
     with HDF5Writer(path, SHAPE, NAMES, seed=1, resume=True) as writer:
         assert writer.state == {"done": 3}

@@ -405,7 +405,17 @@ def make_pipe(folder):
     return folder / "food.h5"
 
 
+def make_photograph(folder):
+    (folder / "food.jpg").write_bytes(b"a photograph")
+    return folder / "food.jpg"
+
+
 BAD_TARGETS = [
+    (
+        "a photograph",
+        make_photograph,
+        "{path} is there, and is no HDF5 file: it would be lost. Give another name, or remove it first.",
+    ),
     ("a pipe", make_pipe, "{path} is a device, a pipe or the like; an HDF5 file cannot replace it. Give another name."),
     ("no folder", make_nothing, "the folder {path.parent} does not exist. Create it first."),
     ("a folder", make_folder, "{path} is a folder; an HDF5 file cannot replace it. Give a file name inside it."),
