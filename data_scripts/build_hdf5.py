@@ -34,14 +34,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import hashlib
 import os
 import shutil
-import signal
 import sys
-import threading
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -50,10 +48,12 @@ import numpy as np
 from tqdm import tqdm
 
 from data_scripts.build_report import BuildReport
-from data_scripts.folder import BuildError, LeftOut, find_pictures, set_copies_aside
-from data_scripts.reading import Group, Picture, PictureReader, ReadGroup, SourceLostError
+from data_scripts.folder import BuildError, LeftOut, find_pictures, set_copies_aside, stamp
+from data_scripts.reading import Group, Picture, PictureReader, ReadGroup, SourceLostError, stamps_of
 from data_scripts.splits import DEFAULT_SPLIT, BrokenImageError, Plan, broken, plan_rows
+from data_scripts.stops import sigterm_interrupts
 from helpers.batches import read_class_numbers
+from helpers.doctor import usable_cores
 from helpers.images import RESIZE_MODES, quiet_pillow
 from helpers.layout import LABEL_KINDS, SPLITS, STORAGES, HDF5FileError, LayoutError, read_file_info, read_split_info
 from helpers.words import printable, size_text
@@ -65,6 +65,7 @@ GROUP_BYTES = 2**23  # pixels of a group of pictures that a worker reads at once
 GROUP_PICTURES = 64  # at most: small pictures too are shared out evenly
 LOST_FROM = 8  # pictures that were there when the build began: that is not the pictures' fault
 WORKERS_FROM = 500  # pictures: for fewer, starting processes takes longer than they save
+CHECKPOINT_PICTURES = 256  # likewise
 CHECKPOINT_BYTES = 2**26  # of pixels, seconds of work, are lost at most; no clock, so that two builds are equal
 STALL_S = 600.0  # for one group of pictures, from a disk that is asleep or far away
 SAMPLED = 16  # pictures from which the size of JPEG or gzip rows is estimated
@@ -133,7 +134,7 @@ class Options:
     def describe(self, source: Path) -> str:
         """What the attribute ``source`` of the file says."""
         split = self.split if self.split == "official" else " ".join(map(str, self.split))
-        return f"{source.resolve().name}: {self.form}, {self.label_kind}, split {split}"
+        return f"{printable(source.resolve().name)}: {self.form}, {self.label_kind}, split {split}"
 
 
 def _checked_shares(split) -> tuple[float, float, float]:
@@ -243,10 +244,11 @@ class _Build:
         self._show = progress
         self._groups = _groups(plan, options.group_size)
         self._digest = plan.digest(f"{replace(options, on_error='skip')} {options.group_size}")
+        self._stamps = hashlib.sha256()  # of the pictures that are done
         self._skipped: list[LeftOut] = []  # while writing; those of the plan are found again when it is made
         self._counts = {split: [0] * len(plan.class_names) for split in SPLITS}
         if workers is None:
-            workers = _cores() if plan.pictures >= WORKERS_FROM else 1
+            workers = usable_cores() if plan.pictures >= WORKERS_FROM else 1
         self._workers = min(workers, len(self._groups))
         self._done = 0  # groups
         self._lost = 0  # pictures
@@ -281,7 +283,8 @@ class _Build:
 
     def _write(self, writer: HDF5Writer, pool: WorkerPool) -> None:
         done = self._pictures_done
-        every = max(1, CHECKPOINT_BYTES // (self._options.group_size * self._options.image_bytes))
+        size = self._options.group_size
+        every = max(1, min(CHECKPOINT_PICTURES // size, CHECKPOINT_BYTES // (size * self._options.image_bytes)))
         with tqdm(total=self._plan.pictures, initial=done, unit="img", disable=not self._show) as bar:
             for number in range(self._done, len(self._groups)):
                 self._append(writer, number, pool.get(number, len(self._groups)), bar)
@@ -306,8 +309,10 @@ class _Build:
             counts[split][label] += 1
         if numbers:
             writer.append_packed(split, answer.rows, numbers)
+        stamps = self._stamps.copy()
+        stamps.update(repr(answer.stamps).encode())
         # At once, whenever an interrupt comes: what a checkpoint notes must be what is in the file.
-        self._done, self._counts, self._skipped = number + 1, counts, self._skipped + skipped
+        self._done, self._counts, self._skipped, self._stamps = number + 1, counts, self._skipped + skipped, stamps
 
     def _check_lost(self, group: tuple[Picture, ...], answer: ReadGroup) -> None:
         """A few pictures may have been deleted since the plan was made; more of them are a disk that is gone."""
@@ -330,6 +335,7 @@ class _Build:
             return  # nothing to keep, or interrupted between the two
         skipped = [[file.path, file.reason] for file in self._skipped]
         state = {"plan": self._digest, "done": self._done, "counts": self._counts, "skipped": skipped}
+        state["stamps"] = self._stamps.hexdigest()
         with contextlib.suppress(OSError, ValueError):
             writer.checkpoint(state)
             self._kept = self._pictures_done
@@ -341,9 +347,16 @@ class _Build:
                 f"{writer.part} was begun with other pictures or options, so it cannot be gone on with. Restore them, "
                 "or build anew: leave out --resume."
             )
+        self._done, self._counts = state["done"], state["counts"]
+        for group in self._groups[: self._done]:
+            self._stamps.update(repr(stamps_of(self._source, group)).encode())
+        if state["stamps"] != self._stamps.hexdigest():
+            raise BuildError(
+                f"pictures in {self._source} changed since {writer.part} was made of them, so it cannot be gone on "
+                "with. Build anew: leave out --resume."
+            )
         for _ in tqdm(writer.check_rows(), desc="checking rows", unit=" groups", disable=not self._show):
             pass
-        self._done, self._counts = state["done"], state["counts"]
         self._skipped = [LeftOut(path, reason) for path, reason in state["skipped"]]
         self.resumed_at = self._kept = self._pictures_done
 
@@ -370,9 +383,10 @@ class _Build:
 
     def _explained(self, error: BaseException, writer: HDF5Writer) -> BaseException:
         """The error in words that say how far the build came, and how to go on."""
+        first = "bring the missing pictures back and " if self._lost else ""
         kept = (
-            f"{self._kept} of {self._plan.pictures} pictures are done and kept in {writer.part.name}: go on with "
-            "--resume (in Python resume=True), or delete it."
+            f"{self._kept} of {self._plan.pictures} pictures are done and kept in {writer.part.name}: {first}go on "
+            "with --resume (in Python resume=True), or delete it."
         )
         stopped = self._why_stopped(error)
         if stopped:
@@ -413,6 +427,7 @@ class _Build:
             compression=options.compression,
             seed=options.seed,
             source=options.describe(self._source),
+            source_digest=_source_digest(self._plan, self._source, options),
             resume=resume,
         )
 
@@ -458,13 +473,18 @@ def _is_complete(plan: Plan, source: Path, out: Path, options: Options) -> bool:
         return False
     if info.complete is not True:
         return False
-    built = (info.source, info.seed, info.class_names)
-    if built != (options.describe(source), options.seed, plan.class_names):
+    if info.source_digest != _source_digest(plan, source, options):
         raise BuildError(
             f"{out} is complete, and was built from other pictures or with other options ({info.source}, seed "
             f"{info.seed}): there is nothing to resume. To replace it, leave out --resume."
         )
     return True
+
+
+def _source_digest(plan: Plan, source: Path, options: Options) -> str:
+    """Of names, sizes, classes and order of the pictures, and of the options; a copy of the folder has the same."""
+    sizes = [stamp(source / path, time=False) for rows in plan.rows.values() for path, _ in rows]
+    return hashlib.sha256(f"{plan.digest(str(replace(options, on_error='skip')))} {sizes}".encode()).hexdigest()
 
 
 def _counts_in(path: Path) -> dict[str, list[int]]:
@@ -488,10 +508,6 @@ def _free_bytes(out: Path) -> int | None:
         return shutil.disk_usage(part.parent).free + (part.stat().st_size if part.exists() else 0)
     except OSError:
         return None
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_workers(workers) -> None:
@@ -525,7 +541,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = _parser().parse_args(arguments)
     try:
-        with _sigterm_interrupts(), warnings.catch_warnings():
+        with sigterm_interrupts(), warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = _print_warning
             report = build_hdf5(
@@ -593,23 +609,6 @@ def _split(words: list[str]) -> tuple[float, ...] | str:
     with contextlib.suppress(ValueError):
         return tuple(map(float, words))
     return " ".join(words)  # Options refuses it, with the rule
-
-
-@contextlib.contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """A job system or a container that ends sends SIGTERM: it saves what was done, like Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
-        yield
-        return
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _print_warning(message, *_) -> None:

@@ -133,16 +133,31 @@ def _check_no_splits(source: Path, root: Path, folders: dict[Path, str]) -> None
 
 
 def _has_folders(folder: Path) -> bool:
-    return any(path.is_dir() for path in folder.iterdir())
+    try:
+        return any(path.is_dir() for path in folder.iterdir())
+    except OSError:  # said when its files are listed
+        return False
 
 
 def _files(folder: Path, root: Path, classes: dict[Path, str]) -> Iterator[Path]:
     """All files below ``folder`` in the order of names; a link to a folder counts as a file, unless it is a class."""
-    for path in sorted(folder.iterdir()):
+    for path in _entries(folder, root, classes):
         if path.is_dir() and (path in classes or path == root or not path.is_symlink()):
             yield from _files(path, root, classes)
         else:
             yield path
+
+
+def _entries(folder: Path, root: Path, classes: dict[Path, str]) -> list[Path]:
+    """What lies in a folder. One that cannot be opened stops the build only where pictures are expected in it."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        if folder != root and not any(part in classes for part in (folder, *folder.parents)):
+            return []
+        raise BuildError(
+            f"the folder {folder} cannot be opened: {error.strerror}. Change its permissions, or move it elsewhere."
+        ) from error
 
 
 def _why_ignored(path: Path, name: str, root: Path, classes: dict[Path, str]) -> str | None:
@@ -169,6 +184,15 @@ def _starts_like_a_picture(path: Path) -> bool:
             return picture_kind(file.read(18)) is not None  # also of a kind that cannot be read: not silently lost
     except OSError:
         return False
+
+
+def stamp(path: Path, *, time: bool) -> tuple[int, ...]:
+    """Size of a picture, and ``time`` of its last change: what tells whether it is another one now."""
+    try:
+        status = path.stat()
+    except OSError:  # a picture that cannot be read is skipped when its turn comes
+        return ()
+    return (status.st_size, status.st_mtime_ns) if time else (status.st_size,)
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------

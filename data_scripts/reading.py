@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data_scripts.folder import stamp
 from helpers.images import ImageError, quiet_pillow, read_image, resize_image, reuse_memory
 from helpers.writer import PackedRows, pack_rows
 
@@ -53,6 +54,12 @@ class ReadGroup:
     rows: PackedRows
     failures: tuple[tuple[int, str], ...]
     lost: tuple[int, ...]  # places of those that are not there, or that the disk does not give
+    stamps: tuple[tuple[int, ...], ...]  # of each picture of the group, as it was read
+
+
+def stamps_of(source: Path, group: Group) -> tuple[tuple[int, ...], ...]:
+    """Size and time of change of each picture."""
+    return tuple(stamp(source / picture.path, time=True) for picture in group.pictures)
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,7 @@ class PictureReader:
             The folder of a picture, in which it was before, is gone or empty.
         """
         group = self.groups[number]
+        stamps = stamps_of(self.source, group)
         reuse_memory()
         raw = self.storage == "raw" and self.compression is None
         images = (empty if raw else np.empty)((len(group), self.size, self.size, 3), np.uint8)
@@ -91,7 +99,7 @@ class PictureReader:
                 else:
                     images[place - len(failures)] = resize_image(image, (self.size, self.size), self.resize)
         read = images[: len(group) - len(failures)]
-        return ReadGroup(pack_rows(read, self.storage, self.compression), tuple(failures), tuple(lost))
+        return ReadGroup(pack_rows(read, self.storage, self.compression), tuple(failures), tuple(lost), stamps)
 
     def mean_bytes(self, numbers: list[tuple[int, int]]) -> float:
         """Mean stored bytes of the pictures at these places (group, place in it); 0 when none can be read."""

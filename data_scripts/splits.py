@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -40,7 +41,7 @@ class Plan:
         return sum(map(len, self.rows.values()))
 
     def digest(self, options: str) -> str:
-        """A text that is the same for the same pictures, classes, order and options."""
+        """A text that is the same for the same names of pictures, classes, order and options."""
         return hashlib.sha256(ascii((options, self.class_names, self.rows)).encode()).hexdigest()
 
 
@@ -98,13 +99,18 @@ def share_out(n: int, shares, behind) -> tuple[list[int], list[Fraction]]:
 
 
 def spread(classes: list[list[str]], rng: np.random.Generator) -> list[tuple[str, int]]:
-    """(path, class number) of all pictures, shuffled so that each class is spread evenly over the rows.
-
-    The k pictures of a class get one random place in each k-th of the rows.
-    """
+    """(path, class number) of all pictures, shuffled so that each class is spread evenly over the rows."""
     rows = [(path, number) for number, paths in enumerate(classes) for path in paths]
-    places = [(np.arange(len(paths)) + rng.random(len(paths))) / max(1, len(paths)) for paths in classes]
-    return [rows[index] for index in np.argsort(np.concatenate(places), kind="stable")]
+    return [rows[index] for index in spread_order(map(len, classes), rng)]
+
+
+def spread_order(counts: Iterable[int], rng: np.random.Generator) -> np.ndarray:
+    """Order that spreads each class evenly, (n,) int64, of rows that lie class by class, ``counts`` of each.
+
+    The k rows of a class get one random place in each k-th of the rows.
+    """
+    places = [(np.arange(k) + rng.random(k)) / max(1, k) for k in counts]
+    return np.argsort(np.concatenate([*places, np.empty(0)]), kind="stable")
 
 
 def _cut(files: list[str], counts: list[int]) -> list[list[str]]:
@@ -151,7 +157,8 @@ class OfficialLists:
 
     def divide(self, files: list[str], ignored: list[LeftOut]) -> list[list[str]]:
         """[files of the training list, files of the test list]; those in neither are added to ``ignored``."""
-        unlisted = [path for path in files if _key(path) not in self.train | self.test]
+        listed = self.train | self.test
+        unlisted = [path for path in files if _key(path) not in listed]
         ignored.extend(LeftOut(path, "in neither meta/train.txt nor meta/test.txt") for path in sorted(unlisted))
         return [[path for path in files if _key(path) in names] for names in (self.train, self.test)]
 

@@ -6,7 +6,7 @@
     /train_labels  (n, classes) uint8 one-hot, or (n,) int64 class numbers
     /train_crc32   (n,) uint32: CRC-32 of each image as it is stored (pixels before compression, or JPEG bytes)
     /valid_..., /test_...                                     the same
-    attributes     class_names, mean, seed, source, kit_version, complete (written last)
+    attributes     class_names, mean, seed, source, source_digest, kit_version, complete (written last)
 
 Files that something else wrote are read too: pass the names of their datasets as ``images`` and ``labels``.
 """
@@ -38,6 +38,7 @@ CLASS_NAMES = "class_names"
 MEAN = "mean"
 SEED = "seed"
 SOURCE = "source"
+SOURCE_DIGEST = "source_digest"  # of the names and sizes of the pictures, and the options
 VERSION = "kit_version"
 COMPLETE = "complete"
 
@@ -99,6 +100,7 @@ class FileInfo:
     mean: tuple[float, float, float] | None
     seed: int | None
     source: str | None
+    source_digest: str | None
     kit_version: str | None
     complete: bool | None
     splits: dict[str, int]  # split name -> rows, for the splits the file has under the kit's names
@@ -239,6 +241,7 @@ def file_info(file: h5py.File) -> FileInfo:
         mean=_convert(file.attrs.get(MEAN), _three_floats),
         seed=_convert(file.attrs.get(SEED), int),
         source=_convert(file.attrs.get(SOURCE), as_text),
+        source_digest=_convert(file.attrs.get(SOURCE_DIGEST), as_text),
         kit_version=_convert(file.attrs.get(VERSION), as_text),
         complete=_convert(file.attrs.get(COMPLETE), bool),
         splits={

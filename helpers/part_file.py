@@ -48,6 +48,7 @@ except ImportError:  # Windows
     import msvcrt
 
 HDF5_SUFFIXES = {".h5", ".hdf5", ".hdf", ".he5"}
+_WRITE = os.O_WRONLY | getattr(os, "O_BINARY", 0)
 _LOCKED = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
 _RECORD = struct.Struct("<QII")  # offset in the part, bytes that follow, their CRC-32
 _HEADER = struct.Struct("<II")  # bytes of the checkpoint's JSON text, their CRC-32
@@ -70,7 +71,7 @@ class PartFile:
     def __init__(self, path: str | os.PathLike, *, resume: bool = False):
         self.path = Path(path)
         # The working directory may change inside the block; a link is followed, its large file stays on its own disk.
-        self._final = self.path.resolve()
+        self._final = _resolved(self.path)
         self.part = self._final.with_name(self._final.name + ".part")
         self.state: dict | None = None  # of the checkpoint that was resumed
         self._journal_path = self.part.with_name(self.part.name + ".journal")
@@ -112,9 +113,8 @@ class PartFile:
             self._file = self.run(_open_part, self._raw, is_new)
         except BaseException:
             self._thread.shutdown()
-            if is_new:  # a part that could not be taken back, for want of room perhaps, may be the next time
-                self.part.unlink(missing_ok=True)
-            self._raw.close()
+            # A part that could not be taken back, for want of room perhaps, may be the next time.
+            _close_raw(self._raw, self.part if is_new else None)
             raise
         self._end = weakref.finalize(self, _abandon, os.getpid(), self._thread, self._raw, self._file, self.part)
         return self
@@ -170,6 +170,7 @@ class PartFile:
         """Close and remove the part; the final name is not touched. A second call does nothing."""
         if self._raw is not None:
             self._raw.has_checkpoint = False
+            self._raw.close_journal()
             self._remove_journal()
         self.abandon()
 
@@ -262,19 +263,21 @@ class _JournaledFile(io.FileIO):
         size = os.fstat(self.fileno()).st_size
         text = json.dumps({"size": size, "state": state}).encode()
         new = _next_journal(path)
-        descriptor = os.open(new, os.O_CREAT | os.O_TRUNC | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666)
         try:
-            _write_all(descriptor, _HEADER.pack(len(text), zlib.crc32(text)) + text)
-            self._close_journal()  # Windows does not replace an open file
+            descriptor = os.open(new, os.O_CREAT | os.O_TRUNC | _WRITE, 0o666)
+            try:
+                _write_all(descriptor, _HEADER.pack(len(text), zlib.crc32(text)) + text)
+            finally:
+                os.close(descriptor)  # Windows renames no open file, and replaces none
+            self.close_journal()
             new.replace(path)
         except BaseException:
-            os.close(descriptor)
             new.unlink(missing_ok=True)
             raise
-        self._journal, self._needed, self.has_checkpoint = descriptor, size, True
+        self._journal, self._needed, self.has_checkpoint = os.open(path, os.O_APPEND | _WRITE), size, True
 
     def close(self) -> None:
-        self._close_journal()
+        self.close_journal()
         super().close()
 
     def _changes(self, start: int, stop: int, change: Callable, *args) -> bool:
@@ -300,7 +303,7 @@ class _JournaledFile(io.FileIO):
         old = bytes(old[:got])
         _write_all(self._journal, _RECORD.pack(start, len(old), zlib.crc32(old)) + old)
 
-    def _close_journal(self) -> None:
+    def close_journal(self) -> None:
         if self._journal is not None:
             os.close(self._journal)
             self._journal = None
@@ -369,14 +372,26 @@ def _close(raw: _JournaledFile, file: h5py.File, part: Path) -> None:
     if raw.closed:  # finished on Windows
         return
     unwanted = not raw.has_checkpoint and _file_id(part) == _file_id(raw.fileno())
-    if unwanted and os.name != "nt":  # removed while it is locked, so that nobody else's is
-        part.unlink(missing_ok=True)
+    _close_raw(raw, part if unwanted else None)
+
+
+def _close_raw(raw: _JournaledFile, unwanted: Path | None) -> None:
+    """Close, and remove the part if it is ``unwanted``: while it is locked, so that nobody else's is, where one can."""
+    if unwanted is not None and os.name != "nt":
+        unwanted.unlink(missing_ok=True)
     raw.close()
-    if unwanted and os.name == "nt":
-        part.unlink(missing_ok=True)
+    if unwanted is not None and os.name == "nt":
+        unwanted.unlink(missing_ok=True)
 
 
 # -- the place --------------------------------------------------------------------------------------------------------
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # Python 3.13 resolves a circle without a word, and opening it fails
+        raise HDF5FileError(errno.ELOOP, f"{path} is a link that leads to itself. Give another name.") from error
 
 
 def _check_place(path: Path, part: Path) -> None:
@@ -431,7 +446,7 @@ def _lock_part(path: Path, part: Path) -> _JournaledFile:
 
 def _lock(descriptor: int) -> None:
     """The lock that HDF5 takes, too; it goes with the process. Raises OSError where somebody else holds it."""
-    if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() == "FALSE":  # HDF5's own switch, for disks without locks
+    if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in {"FALSE", "0"}:  # HDF5's switch, for disks without locks
         return
     if fcntl is None:
         os.lseek(descriptor, 2**40, os.SEEK_SET)  # a byte that no file has: locked bytes cannot be read by others

@@ -62,7 +62,7 @@ class HDF5Writer:
     storage : "raw" (uint8 pixels, one image a chunk) or "jpeg" (encoded here at quality 95).
     label_kind : "onehot" (n, classes) uint8, or "sparse" (n,) int64.
     compression : None, or "gzip" (level 4) for raw pixels. Photographs become little smaller and are read more slowly.
-    seed, source : kept as attributes, for people who ask later where the file came from.
+    seed, source, source_digest : kept as attributes, for people who ask later where the file came from.
     resume : go on from the last :meth:`checkpoint` of a writer that was stopped; :attr:`rows` says what is there, and
         :attr:`state` what that writer noted. Where there is nothing to go on with, the file is begun anew.
 
@@ -86,6 +86,7 @@ class HDF5Writer:
         compression: str | None = None,
         seed: int | None = None,
         source: str | None = None,
+        source_digest: str | None = None,
         resume: bool = False,
     ):
         self._part_file = PartFile(path, resume=resume)
@@ -97,10 +98,12 @@ class HDF5Writer:
         self.compression = _checked_compression(compression, storage)
         self.seed = _checked_seed(seed)
         self.source = source
+        self.source_digest = source_digest
         self.rows = dict.fromkeys(layout.SPLITS, 0)  # split -> rows written so far
         self._is_discarded = False
         self.state: dict | None = None  # given to the last checkpoint of the writer that is resumed
         self._sums = [0, 0, 0]  # of the training pixels, per channel
+        self._label_crc32 = dict.fromkeys(layout.SPLITS, 0)  # of all label rows so far
 
     def __repr__(self) -> str:
         state = "open" if self._part_file.is_open else "closed"
@@ -165,10 +168,11 @@ class HDF5Writer:
     def checkpoint(self, state: dict | None = None) -> None:
         """What was appended so far outlives this process; ``state`` (what JSON can hold) is given to who resumes."""
         self._writable()
-        self._part_file.checkpoint({"rows": self.rows, "sums": self._sums, "state": state})
+        own = {"rows": self.rows, "sums": self._sums, "label_crc32": self._label_crc32}
+        self._part_file.checkpoint({**own, "state": state})
 
     def check_rows(self) -> Iterator[int]:
-        """Compare all rows with their CRC-32, as after a power cut; gives the number of rows in each piece checked.
+        """Compare all images and labels with their CRC-32, as after a power cut; gives the rows of each piece checked.
 
         Raises
         ------
@@ -184,12 +188,18 @@ class HDF5Writer:
                 stored, crc32 = self._part_file.run(_read_both, images, sums, start, start + step)
                 wrong = np.flatnonzero(_crc32(stored) != crc32)
                 if len(wrong):
-                    raise layout.HDF5FileError(
-                        errno.EIO,
-                        f"row {start + wrong[0]} of {images.name.lstrip('/')} in {self.part} is not what was written "
-                        "(a power cut can do that). It cannot be resumed: begin the file anew.",
-                    )
+                    raise self._lost(f"row {start + wrong[0]} of {images.name.lstrip('/')}")
                 yield len(stored)
+            labels = layout.label_dataset(split)
+            if self._part_file.run(_crc32_of_all, file[labels]) != self._label_crc32[split]:
+                raise self._lost(f"a row of {labels}")
+
+    def _lost(self, what: str) -> layout.HDF5FileError:
+        return layout.HDF5FileError(
+            errno.EIO,
+            f"{what} in {self.part} is not what was written (a power cut can do that). It cannot be resumed: begin the "
+            "file anew.",
+        )
 
     def discard(self) -> None:
         """Close and remove the part file; the final name is not touched. A second call does nothing."""
@@ -202,6 +212,7 @@ class HDF5Writer:
         self.state = None
         self.rows = dict.fromkeys(layout.SPLITS, 0)
         self._sums = [0, 0, 0]
+        self._label_crc32 = dict.fromkeys(layout.SPLITS, 0)
         self._create_attributes()
         for split in layout.SPLITS:
             self._create_datasets(split)
@@ -210,6 +221,7 @@ class HDF5Writer:
         self.state = state["state"]
         self.rows = state["rows"]
         self._sums = state["sums"]
+        self._label_crc32 = state["label_crc32"]
 
     def _check_same_arguments(self) -> None:
         file = self._part_file.file
@@ -241,6 +253,8 @@ class HDF5Writer:
             attributes[layout.SEED] = self.seed
         if self.source is not None:
             attributes[layout.SOURCE] = self.source
+        if self.source_digest is not None:
+            attributes[layout.SOURCE_DIGEST] = self.source_digest
 
     def _create_datasets(self, split: str) -> None:
         images, labels = layout.image_dataset(split), layout.label_dataset(split)
@@ -270,10 +284,12 @@ class HDF5Writer:
     def _write(self, file: h5py.File, split: str, rows: PackedRows, numbers: np.ndarray) -> None:
         start, name = self.rows[split], layout.image_dataset(split)
         _extend(file[name], start, rows.stored, packed=self.compression is not None)
-        _extend(file[layout.label_dataset(split)], start, self._stored_labels(numbers))
+        labels = self._stored_labels(numbers)
+        _extend(file[layout.label_dataset(split)], start, labels)
         _extend(file[layout.crc_dataset(name)], start, rows.crc32)
         if split == "train":
             self._sums = [total + more for total, more in zip(self._sums, rows.sums, strict=True)]
+        self._label_crc32[split] = zlib.crc32(labels.tobytes(), self._label_crc32[split])
         self.rows[split] += len(numbers)
 
     def _stored_labels(self, numbers: np.ndarray) -> np.ndarray:
@@ -336,6 +352,13 @@ class HDF5Writer:
         return labels.astype(np.int64)
 
 
+def _crc32_of_all(labels: h5py.Dataset) -> int:
+    total, step = 0, CHUNK_ROWS
+    for start in range(0, len(labels), step):
+        total = zlib.crc32(labels[start : start + step].tobytes(), total)
+    return total
+
+
 def _read_both(images: h5py.Dataset, sums: h5py.Dataset, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
     return images[start:stop], sums[start:stop]
 
@@ -358,11 +381,8 @@ def _gzip(image: np.ndarray) -> bytes:
 
 
 def _sums(images) -> tuple[int, int, int]:
-    totals = [
-        0,
-        0,
-        0,
-    ]  # Python integers do not overflow; OpenCV's doubles are exact up to 2**53, an image's sum is less
+    # Python integers do not overflow; OpenCV's doubles are exact up to 2**53, and an image's sum is less.
+    totals = [0, 0, 0]
     for image in images:
         for channel, value in enumerate(cv2.sumElems(image)[:3]):
             totals[channel] += int(value)

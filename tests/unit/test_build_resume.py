@@ -63,12 +63,13 @@ def whole(source, tmp_path):
     return content(tmp_path / "whole.h5"), told(report)
 
 
+TOLD_APART = {"path", "seconds", "size_bytes", "resumed_at", "had_nothing_to_resume"}
+
+
 def told(report):
     """A report but for times and places."""
     fields = dataclasses.asdict(report)
-    return {
-        name: value for name, value in fields.items() if name not in {"path", "seconds", "size_bytes", "resumed_at"}
-    }
+    return {name: value for name, value in fields.items() if name not in TOLD_APART}
 
 
 def plan(source):
@@ -120,6 +121,7 @@ def resume_and_compare(source, out, whole, groups, **options):
     """Resume where ``groups`` groups were done; the content and the report are those of an uninterrupted build."""
     report = quiet(source, out, resume=True, **options)
     assert report.resumed_at == (GROUP * groups - 2 * (groups >= 8) if groups else None)
+    assert report.had_nothing_to_resume == (not groups)
     assert (content(out), told(report)) == whole
     assert names(out.parent) == ["photos.h5"]
 
@@ -365,6 +367,37 @@ def test_a_part_of_another_folder_is_refused(source, out, whole, capsys, change)
     resume_and_compare(source, out, whole, 5)
 
 
+@pytest.mark.parametrize("which", ["read", "not yet"])
+def test_pictures_that_changed_meanwhile(source, out, whole, which):
+    """Rows of the old picture and of the new one never come into one file; what was not read may still change."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        at_group(monkeypatch, 5, raising(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            quiet(source, out)
+    changed = source / plan(source)[0 if which == "read" else 9][0]
+    picture(changed, 999)
+    if which == "not yet":
+        assert quiet(source, out, resume=True).resumed_at == 20
+        return
+    with pytest.raises(BuildError) as caught:
+        quiet(source, out, resume=True)
+    assert str(caught.value) == (
+        f"pictures in {source} changed since {out}.part was made of them, so it cannot be gone on with. Build anew: "
+        "leave out --resume."
+    )
+
+
+def test_a_complete_file_of_another_folder_is_no_complete_file(source, out, tmp_path):
+    """A folder of the same name with one picture more is said to be another one; a copy of the folder is the same."""
+    quiet(source, out)
+    copy = tmp_path / "elsewhere" / source.name
+    shutil.copytree(source, copy)
+    assert quiet(copy, out, resume=True).was_complete
+    picture(copy / "a" / "more.png", 999)
+    with pytest.raises(BuildError, match=r"is complete, and was built from other pictures or with other options"):
+        quiet(copy, out, resume=True)
+
+
 def test_a_file_that_is_no_picture_changes_nothing(source, out, whole):
     """The folder may get a note meanwhile: it is in the report, and the part goes on."""
     stopped(source, out)
@@ -467,7 +500,8 @@ def test_a_lost_disk_behind_links_stops_the_build(out, tmp_path):
     sentence = re.sub(r"\d+ pictures that", "N pictures that", re.sub(r"a/\d{4}", "a/NUMBER", str(raised.value)))
     assert sentence == (
         f"{source} cannot be read any more: N pictures that were there at first are not, such as a/NUMBER.png (it "
-        "cannot be read: No such file or directory). Is its disk still there? " + KEPT.format(12)
+        "cannot be read: No such file or directory). Is its disk still there? "
+        + KEPT.format(12).replace("go on", "bring the missing pictures back and go on")
     )
     resume_and_compare(source, out, (content(tmp_path / "whole.h5"), told(report)), 3)
 

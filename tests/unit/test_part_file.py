@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from photos import content, names
@@ -282,6 +284,47 @@ def test_rows_that_a_power_cut_lost_are_noticed(tmp_path):
         f"row 2 of train_img in {path}.part is not what was written (a power cut can do that). It cannot be resumed: "
         "begin the file anew."
     )
+
+
+def test_labels_that_a_power_cut_lost_are_noticed(tmp_path):
+    """Zeros where labels were written are not taken for labels."""
+    path = tmp_path / "food.h5"
+    with pytest.raises(ZeroDivisionError), HDF5Writer(path, SHAPE, NAMES, label_kind="sparse") as writer:
+        fail_after_rows(writer, np.zeros((4, *SHAPE), np.uint8))
+    with h5py.File(writer.part, "r+") as file:
+        file["train_labels"][:] = 0
+    with (
+        pytest.raises(layout.HDF5FileError) as caught,
+        HDF5Writer(path, SHAPE, NAMES, label_kind="sparse", resume=True) as writer,
+    ):
+        list(writer.check_rows())
+    assert str(caught.value) == (
+        f"a row of train_labels in {path}.part is not what was written (a power cut can do that). It cannot be "
+        "resumed: begin the file anew."
+    )
+
+
+def test_no_open_file_is_renamed_or_removed(tmp_path, monkeypatch):
+    """Windows refuses that: journals are closed first."""
+
+    def is_open(path):
+        return any(str(path) == os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir())
+
+    seen = []
+    for name in ("replace", "unlink"):
+        function = getattr(part_file.Path, name)
+
+        def watched(self, *args, function=function, **options):
+            seen.append((self.name.removeprefix("food.h5"), is_open(self)))
+            return function(self, *args, **options)
+
+        monkeypatch.setattr(part_file.Path, name, watched)
+    with PartFile(tmp_path / "food.h5") as part:
+        part.checkpoint({})
+        part.checkpoint({})
+        part.discard()
+    assert (".part.journal.new", False) in seen
+    assert [name for name, was_open in seen if was_open and "journal" in name] == []
 
 
 def test_a_failed_write_is_never_forgotten(tmp_path, monkeypatch):
