@@ -34,6 +34,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from tqdm import tqdm
 
@@ -49,6 +50,8 @@ from data_scripts.fetch import (
     fetch,
     progress_bar,
 )
+from data_scripts.stops import sigterm_interrupts
+from helpers.words import size_text
 
 URL = "http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz"  # the digest is the proof, so no secure connection is needed
 SHA256 = "d97d15e438b7f4498f96086a4f7e2fa42a32f2712e87d3295441b2b6314053a4"
@@ -144,20 +147,32 @@ def _make_folder(out: Path) -> None:
 def _only_one(out: Path) -> Iterator[None]:
     """Refuse a second download into the same folder while the first runs. A killed one does not stand in the way."""
     path = out / f"{NAME}.lock"
-    try:
-        file = path.open("ab")
-    except OSError as error:
-        raise CannotStartError(f"{out} cannot be written: {error.strerror}. Choose another --out.") from error
-    with file:
-        if not _locked(file.fileno()):
-            raise CannotStartError(
-                f"another download_food101 is at work in {out}. Wait for it, or choose another --out."
-            )
+    with _locked_file(path):
         try:
             yield
         finally:
             with contextlib.suppress(OSError):  # Windows removes no open file: then an empty one stays
                 path.unlink()
+
+
+def _locked_file(path: Path) -> IO[bytes]:
+    """Open and lock the file of that name. One that its owner removes in this moment guards nothing: then another."""
+    while True:
+        try:
+            file = path.open("ab")
+        except OSError as error:
+            raise CannotStartError(
+                f"{path.parent} cannot be written: {error.strerror}. Choose another --out."
+            ) from error
+        if not _locked(file.fileno()):
+            file.close()
+            raise CannotStartError(
+                f"another download_food101 is at work in {path.parent}. Wait for it, or choose another --out."
+            )
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()
 
 
 def _locked(descriptor: int) -> bool:
@@ -185,13 +200,10 @@ def _check_space(folder: Path, download: int, archive_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < download + pictures:
         raise CannotStartError(
-            f"{folder} needs {_size(download + pictures)} of free space: {_size(download)} for the download and "
-            f"{_size(pictures)} for the pictures; {_size(free)} are free. Free some, or choose another --out."
+            f"{folder} needs {size_text(download + pictures)} of free space: {size_text(download)} for the download "
+            f"and {size_text(pictures)} for the pictures; {size_text(free)} are free. Free some, or choose another "
+            "--out."
         )
-
-
-def _size(n: int) -> str:
-    return f"{n / 1e9:.1f} GB" if n >= 10**8 else f"{n:,} bytes"
 
 
 def _count(folder: Path) -> tuple[int, int]:
@@ -260,17 +272,18 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = _parser().parse_args(arguments)
     try:
-        folder = download_food101(
-            given.out,
-            url=given.url or URL,
-            sha256=given.sha256,
-            timeout_s=given.timeout,
-            retries=given.retries,
-            archive=given.archive,
-            keep_archive=given.keep_archive,
-            notify=lambda sentence: tqdm.write(f"  {sentence}", file=sys.stderr),
-        )
-        pictures, classes = _count(folder)
+        with sigterm_interrupts():
+            folder = download_food101(
+                given.out,
+                url=given.url or URL,
+                sha256=given.sha256,
+                timeout_s=given.timeout,
+                retries=given.retries,
+                archive=given.archive,
+                keep_archive=given.keep_archive,
+                notify=lambda sentence: tqdm.write(f"  {sentence}", file=sys.stderr),
+            )
+            pictures, classes = _count(folder)
     except CannotStartError as error:
         return _fail(str(error), 2)
     except DownloadError as error:

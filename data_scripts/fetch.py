@@ -6,7 +6,7 @@ that are missing, and names the version of the file they must belong to. What th
 ======================================  ============================================================================
 the rest of the same file (206)         appended
 the whole file (200)                    it cannot go on there, or the file has changed: begun again, and said
-nothing at that place (416)             what is there is too long: begun again, and said
+nothing at that place (416)             all was there, if its length says so; otherwise begun again, and said
 no answer, cut, silent, busy, 500 up    tried again after 1, 2, 4 ... 60 s; given up after so many tries without news
 any other                               given up at once: the address is wrong
 ======================================  ============================================================================
@@ -35,9 +35,12 @@ from tqdm import tqdm
 PIECE = 2**20  # bytes read at once
 LONGEST_WAIT = 60  # seconds between two tries
 PASSING = {408, 425, 429}  # answers of 400 to 499 that another try may change
+CANNOT_GO_ON = "the server cannot go on in the middle of the file"
+CHANGED = "the file on the server has changed"
 
 Notify = Callable[[str], object]
 Fits = Callable[[int, int], object]
+Answer = http.client.HTTPResponse | urllib.error.HTTPError
 
 
 class DownloadError(OSError):
@@ -94,6 +97,7 @@ class Part:
         self.path = path
         self._sha256 = sha256
         self._note_path = path.with_name(path.name + ".json")
+        self._next_note_path = path.with_name(path.name + ".json.new")
         self.note = self._read_note()
 
     def _read_note(self) -> dict:
@@ -117,11 +121,15 @@ class Part:
     def begin(self, note: dict) -> None:
         """Start with an empty file."""
         self.remove()
-        self.path.touch()
         self._write_note(note | {"sha256": self._sha256})
+        self.path.touch()
 
     def _write_note(self, note: dict) -> None:
-        self._note_path.write_text(json.dumps(note), encoding="utf-8")
+        """Put the new note in place of the old one at once: a kill must not leave half of one beside gigabytes."""
+        if note == self.note:
+            return
+        self._next_note_path.write_text(json.dumps(note), encoding="utf-8")
+        self._next_note_path.replace(self._note_path)
         self.note = note
 
     def set_size(self, size: int) -> None:
@@ -130,8 +138,8 @@ class Part:
 
     def remove(self) -> None:
         """Forget all of it."""
-        self.path.unlink(missing_ok=True)
-        self._note_path.unlink(missing_ok=True)
+        for path in (self.path, self._note_path, self._next_note_path):
+            path.unlink(missing_ok=True)
         self.note = {}
 
     def finish(self, keep: Path | None) -> None:
@@ -195,7 +203,7 @@ def _wait(failed: int, what: str, source: Source, notify: Notify) -> None:
 
 
 def _download(part: Part, source: Source, fits: Fits, bar: tqdm, notify: Notify) -> bool:
-    """One request. True when the archive is there; False when another request has to start from nothing."""
+    """At most one request. True when the archive is there; False when another has to start from nothing."""
     if part.have and part.have == part.size:
         return True
     if part.size is not None and part.have > part.size:
@@ -267,9 +275,9 @@ def _network_reason(error: BaseException) -> str:
 
 
 def _refused(error: urllib.error.HTTPError, part: Part, source: Source, notify: Notify) -> bool:
-    """What an answer from 300 on means; False when the next request has to start from nothing."""
+    """What an answer from 300 on means: True and False as for `_download`."""
     if error.code == 416 and part.have:
-        return _start_again(part, f"{part.path} is longer than the file on the server", notify)
+        return _ends_there(error, part, source, notify)
     if 300 <= error.code < 400:
         what = "redirects in a circle, or to an address that is neither http nor https"
     else:
@@ -281,13 +289,29 @@ def _refused(error: urllib.error.HTTPError, part: Part, source: Source, notify: 
     ) from error
 
 
+def _ends_there(error: urllib.error.HTTPError, part: Part, source: Source, notify: Notify) -> bool:
+    """Nothing comes after the part: True when it is as long as the server's file. Otherwise it is emptied.
+
+    A run that was killed between the last byte and the note of a size that no head had named leaves a whole part.
+    """
+    place = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
+    if place is None:
+        return _start_again(part, CANNOT_GO_ON, notify)
+    size = int(place[1])
+    if not _same_version(error, part, source) or part.size not in {None, size}:
+        return _start_again(part, CHANGED, notify)
+    if size != part.have:
+        why = f"{part.path} is longer than the file on the server" if size < part.have else CANNOT_GO_ON
+        return _start_again(part, why, notify)
+    part.set_size(size)
+    return True
+
+
 def _goes_on(response: http.client.HTTPResponse, part: Part, source: Source, notify: Notify) -> bool:
     """Whether the answer is the rest of the part. If it is all of the file, the part is emptied for it."""
     if _is_rest(response, part, source):
         return True
-    same = _same_version(response, part, source)
-    why = "the server cannot go on in the middle of the file" if same else "the file on the server has changed"
-    _start_again(part, why, notify)
+    _start_again(part, CANNOT_GO_ON if _same_version(response, part, source) else CHANGED, notify)
     return response.status == 200
 
 
@@ -302,13 +326,13 @@ def _is_rest(response: http.client.HTTPResponse, part: Part, source: Source) -> 
     return True
 
 
-def _same_version(response: http.client.HTTPResponse, part: Part, source: Source) -> bool:
+def _same_version(response: Answer, part: Part, source: Source) -> bool:
     """Whether nothing speaks against it; two mirrors name the same version differently."""
     known, now = part.note.get("validator"), _validator(response)
     return known == now or None in {known, now} or part.note.get("url") != source.url
 
 
-def _validator(response: http.client.HTTPResponse) -> str | None:
+def _validator(response: Answer) -> str | None:
     """What tells this version of the file from others: a strong ETag, or the date of its last change."""
     etag = response.headers.get("ETag", "")
     return etag if etag.startswith('"') else response.headers.get("Last-Modified")

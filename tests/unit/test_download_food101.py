@@ -25,6 +25,7 @@ from PIL import Image
 from data_scripts import build_hdf5, fetch
 from data_scripts import download_food101 as module
 from data_scripts.download_food101 import CannotStartError, DownloadError, download_food101, main
+from helpers.words import size_text
 
 CLASSES = ("apple_pie", "baby_back_ribs")
 
@@ -226,9 +227,9 @@ def interrupt(*_) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_process_goes_on(tmp_path, server, number):
-    """Ctrl-C and even a kill in the middle of the download leave what is there, and the next run goes on from it."""
+    """Ctrl-C, the end of a job and even a kill leave what is there, and the next run goes on from it."""
     server.answers = [stalls(50_000)]
     command = [sys.executable, "-m", "data_scripts.download_food101", *arguments(tmp_path, server)]
     part = tmp_path / "food-101.tar.gz.part"
@@ -238,7 +239,7 @@ def test_a_stopped_process_goes_on(tmp_path, server, number):
             time.sleep(0.01)
         process.send_signal(number)
         said = process.communicate(timeout=60)[1]
-    if number == signal.SIGINT:
+    if number != signal.SIGKILL:
         assert process.returncode == 1
         assert said.splitlines()[-1] == "download_food101: interrupted. The same command goes on where it stopped."
     begun = part.stat().st_size
@@ -345,8 +346,8 @@ def test_food101_needs_its_space_before_the_first_request(tmp_path, no_network, 
     free(monkeypatch, 9_000_000_000)
     assert main(["--out", str(tmp_path)]) == 2
     assert sentences(capsys.readouterr()) == [
-        f"download_food101: {tmp_path} needs 10.4 GB of free space: 5.0 GB for the download and 5.4 GB for the "
-        "pictures; 9.0 GB are free. Free some, or choose another --out."
+        f"download_food101: {tmp_path} needs 10.4 GB of free space: 5 GB for the download and 5.4 GB for the "
+        "pictures; 9 GB are free. Free some, or choose another --out."
     ]
     assert names(tmp_path) == []
 
@@ -357,7 +358,7 @@ def test_the_rest_of_a_download_needs_less(tmp_path, server, monkeypatch):
     with pytest.raises(DownloadError):
         quiet(tmp_path, server, retries=0)
     free(monkeypatch, int(len(ARCHIVE) * module.GROWTH) + 999)
-    with pytest.raises(CannotStartError, match=r": 1,000 bytes for the download and [\d,]+ bytes for the pictures; "):
+    with pytest.raises(CannotStartError, match=r": 1 kB for the download and [\d.]+ kB for the pictures; "):
         quiet(tmp_path, server)
     free(monkeypatch, int(len(ARCHIVE) * module.GROWTH) + 1000)
     assert tree(quiet(tmp_path, server)) == FILES
@@ -370,7 +371,7 @@ def test_an_archive_by_hand_needs_space_for_the_pictures_only(tmp_path, monkeypa
     free(monkeypatch, 5)
     with pytest.raises(CannotStartError) as caught:
         download_food101(tmp_path, sha256=digest(ARCHIVE), progress=False)
-    pictures = f"{int(len(ARCHIVE) * module.GROWTH):,} bytes"
+    pictures = size_text(int(len(ARCHIVE) * module.GROWTH))
     assert str(caught.value) == (
         f"{tmp_path} needs {pictures} of free space: 0 bytes for the download and {pictures} for the pictures; 5 bytes "
         "are free. Free some, or choose another --out."
@@ -421,6 +422,25 @@ def test_two_at_once_are_refused(tmp_path, server, capsys):
         f"download_food101: another download_food101 is at work in {tmp_path}. Wait for it, or choose another --out."
     ]
     assert server.asked == []
+
+
+def test_a_lock_that_was_just_removed_guards_nothing(tmp_path, monkeypatch):
+    """A run that opened the lock while its owner removed it takes the new one, which keeps the third run out."""
+    path, lock, calls = tmp_path / "food-101.lock", module._lock, []
+
+    def lock_after_the_owner_left(descriptor: int) -> None:
+        if not calls:
+            path.unlink()
+        calls.append(descriptor)
+        lock(descriptor)
+
+    monkeypatch.setattr(module, "_lock", lock_after_the_owner_left)
+    with module._only_one(tmp_path):
+        assert (len(calls), names(tmp_path)) == (2, ["food-101.lock"])
+        with pytest.raises(CannotStartError, match="another download_food101 is at work"), module._only_one(tmp_path):
+            pass
+        assert names(tmp_path) == ["food-101.lock"]
+    assert names(tmp_path) == []
 
 
 def test_a_disk_without_locks_is_used_all_the_same(tmp_path, server, monkeypatch):

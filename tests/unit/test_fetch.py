@@ -78,6 +78,13 @@ class Download:
         self.server.asked.clear()
         self.fits.clear()
 
+    def stop_in_chunks(self, n: int) -> None:
+        """An earlier run that was cut after n bytes, of a server that did not say how many there are."""
+        self.server.answers = [chunked(n)]
+        with pytest.raises(DownloadError, match=rf"the connection was cut after {n:,} bytes"):
+            self.fetch(retries=0)
+        self.server.asked.clear()
+
     def ranges(self) -> list[tuple[str | None, str | None]]:
         """Range and If-Range of each request."""
         return [(asked.get("Range"), asked.get("If-Range")) for asked in self.server.asked]
@@ -140,6 +147,60 @@ def test_the_next_run_goes_on(download):
     assert download.fits == [(200_000, 300_000)]
 
 
+def test_going_on_leaves_the_note_alone(download):
+    """A note that says all already is not written again: nothing can tear it."""
+    download.stop_at(100_000)
+    before = download.note.stat()
+    assert download.fetch() == BODY
+    after = download.note.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_kill_while_the_note_is_written_costs_no_byte(download, monkeypatch):
+    """The old note is whole until the new one is: the next run goes on from the same byte."""
+    download.stop_in_chunks(100_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", writes_half)
+        with pytest.raises(KeyboardInterrupt):
+            download.fetch()
+    download.server.asked.clear()
+    assert (download.fetch(), download.said) == (BODY, [])
+    assert download.ranges() == [("bytes=100000-", '"one"')]
+    assert json.loads(download.note.read_text())["size"] == len(BODY)
+
+
+def writes_half(path: Path, text: str, **options) -> None:
+    """What a kill in the middle of `write_text` leaves."""
+    with path.open("w", **options) as file:
+        file.write(text[: len(text) // 2])
+    raise KeyboardInterrupt
+
+
+def test_a_kill_before_the_first_byte_leaves_nothing_strange(download, monkeypatch, tmp_path):
+    """A run that was killed while it began is no archive of somebody else, and half its note goes with the part."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", writes_half)
+        with pytest.raises(KeyboardInterrupt):
+            download.fetch()
+    half = tmp_path / "food-101.tar.gz.part.json.new"
+    assert list(tmp_path.iterdir()) == [half]
+    assert (download.fetch(), download.said) == (BODY, [])
+    half.touch()
+    Part(download.path, DIGEST).remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_whole_part_is_not_fetched_again_though_no_size_was_noted(download):
+    """A kill after the last byte, before its size was noted: the server says that nothing is missing."""
+    download.server.answers = [without_length]
+    assert download.fetch() == BODY
+    download.note.write_text(json.dumps(json.loads(download.note.read_text()) | {"size": None}))
+    assert (download.fetch(), download.said) == (BODY, [])
+    assert download.ranges() == [(None, None), ("bytes=300000-", '"one"')]
+    assert download.fetch() == BODY
+    assert len(download.server.asked) == 2
+
+
 def test_another_mirror_goes_on(download):
     """A part of one mirror is finished by another, whose names for versions mean nothing here."""
     download.stop_at(100_000)
@@ -174,11 +235,10 @@ STARTS_AGAIN = {
         CHANGED,
         2,
     ),
-    "nothing at that place": (
-        says(416, Content_Range="bytes */9"),
-        "{path} is longer than the file on the server: starting again from the first byte.",
-        2,
-    ),
+    "nothing at that place": (says(416, Content_Range="bytes */9"), CHANGED, 2),
+    "nothing there, of another version": (says(416, Content_Range="bytes */300000", ETag='"two"'), CHANGED, 2),
+    "nothing there, though it is": (says(416, Content_Range="bytes */300000", ETag='"one"'), CANNOT, 2),
+    "nothing there, without a length": (says(416), CANNOT, 2),
 }
 
 
@@ -207,6 +267,17 @@ def test_a_part_that_is_too_long_starts_again(download):
     assert download.fetch() == BODY
     assert download.said == [f"{download.path} is longer than the archive: starting again from the first byte."]
     assert download.ranges() == [(None, None)]
+
+
+def test_a_part_that_is_longer_than_the_servers_file_starts_again(download):
+    """Where no head named a size, the server's word that the file ends earlier is believed."""
+    download.stop_in_chunks(100_000)
+    download.server.answers = [says(416, Content_Range="bytes */99999")]
+    assert download.fetch() == BODY
+    assert download.said[-1] == (
+        f"{download.path} is longer than the file on the server: starting again from the first byte."
+    )
+    assert download.ranges() == [("bytes=100000-", '"one"'), (None, None)]
 
 
 @pytest.mark.parametrize("note", [None, "", "[]", '{"sha256": "other", "size": 300000}'])
