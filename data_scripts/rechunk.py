@@ -14,13 +14,15 @@ Works on files of the kit and on others. The rules, each with a test:
   file lie in the order of the input.
 - **Companions.** When a pair is mixed, every other dataset of exactly as many rows moves with it (boxes, file names,
   ids, masks); of several pairs with that many rows, with the one whose name is nearest. The report names them; ``--keep
-  NAME`` leaves one alone. Numbers of rows that are stored elsewhere (lists of rows) are not changed.
+  NAME`` leaves one alone. What looks like a pair of its own (``depth`` and ``depth_scale``) moves with it too, unless
+  the names say that they are two splits. Numbers of rows that are stored elsewhere (lists of rows) are not changed.
 - **Everything else** is copied unchanged: groups, other datasets, links inside the file, dimension scales, attributes
   with their types. References are refused. What other files hold (external links, virtual datasets, external storage)
   is brought in, and the report says so; a missing source is an error.
 - **Sums.** A CRC-32 of each image is taken while it is read, compared with the stored one where the input has them, and
   stored. Every row is read from the new file again and compared before the file gets its name.
-- **Kills.** The result is written to ``OUT.part``; ``--resume`` goes on with it if input and options are the same.
+- **Kills.** The result is written to ``OUT.part``. After a kill, a full disk, Ctrl-C or SIGTERM, ``--resume`` goes on
+  with it if input and options are the same, and refuses it otherwise.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from data_scripts.rechunk_move import Mover, describe
 from data_scripts.rechunk_plan import COMPRESSIONS, ORDERS, Options, Plan
 from data_scripts.rechunk_rows import DamagedRowError
 from data_scripts.rechunk_sets import RechunkError, moved_names
+from data_scripts.stops import sigterm_interrupts
 from helpers import layout
 from helpers.part_file import PartFile
 
@@ -153,7 +156,7 @@ def rechunk(
 def _write(file: h5py.File, plan: Plan, options: Options, report: RechunkReport, resume: bool, progress: bool) -> None:
     folder = report.path.resolve().parent
     with contextlib.ExitStack() as stack:
-        part = _open_part(stack, plan, report, resume)
+        part = _open_part(stack, plan, report.path, resume)
         if part.state is None:
             sentence = planning.space_sentence(plan, folder)
             if progress:
@@ -163,7 +166,7 @@ def _write(file: h5py.File, plan: Plan, options: Options, report: RechunkReport,
         mover = Mover(file, part, plan, options, folder, pool, bar)
         try:
             mover.run()
-            _fill_report(report, file, part.file, plan, mover)
+            _fill_report(report, file, part, plan, mover)
             part.finish()
         except ValueError:  # rows or options: going on would end at the same place
             part.discard()
@@ -172,21 +175,22 @@ def _write(file: h5py.File, plan: Plan, options: Options, report: RechunkReport,
             raise planning.explained(error, plan, folder) from error
 
 
-def _open_part(stack: contextlib.ExitStack, plan: Plan, report: RechunkReport, resume: bool) -> PartFile:
-    part = stack.enter_context(PartFile(report.path, resume=resume))
+def _open_part(stack: contextlib.ExitStack, plan: Plan, path: Path, resume: bool) -> PartFile:
+    part = stack.enter_context(PartFile(path, resume=resume))
     if part.state is not None and part.state.get("plan") != plan.digest:
-        part.discard()
-        report.notes.append("the unfinished file was of another input or other options: begun anew")
-        part = stack.enter_context(PartFile(report.path))
+        raise RechunkError(
+            f"{part.part} was begun with another input or other options, so it cannot be gone on with. Restore them, "
+            "or begin anew: leave out --resume."
+        )
     return part
 
 
-def _fill_report(report: RechunkReport, file: h5py.File, made: h5py.File, plan: Plan, mover: Mover) -> None:
+def _fill_report(report: RechunkReport, file: h5py.File, part: PartFile, plan: Plan, mover: Mover) -> None:
     moved = 0
     for rows in plan.sets:
         moved += len(moved_names(rows)) + sum(layout.crc_dataset(name) in file for name in rows.images)
         for name in rows.images:
-            before, after = describe(file[name]), describe(made[name])
+            before, after = describe(file[name]), part.run(lambda name=name: describe(part.file[name]))
             mixed = rows.order is not None
             companions = tuple(rows.companions)
             report.images.append(
@@ -214,18 +218,19 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     given = _parser().parse_args(arguments)
     try:
-        report = rechunk(
-            given.source,
-            given.out,
-            images=given.images,
-            labels=given.labels,
-            keep=given.keep,
-            order=given.order,
-            compression=None if given.compression == "none" else given.compression,
-            seed=given.seed,
-            to_uint8=given.to_uint8,
-            resume=given.resume,
-        )
+        with sigterm_interrupts():
+            report = rechunk(
+                given.source,
+                given.out,
+                images=given.images,
+                labels=given.labels,
+                keep=given.keep,
+                order=given.order,
+                compression=None if given.compression == "none" else given.compression,
+                seed=given.seed,
+                to_uint8=given.to_uint8,
+                resume=given.resume,
+            )
     except (RechunkError, CopyError, layout.LayoutError, layout.HDF5FileError) as error:
         return _fail(str(error), 2)
     except DamagedRowError as error:
@@ -242,7 +247,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _go_on(out: Path) -> str:
-    part = planning.part_of(out)
+    part = PartFile(out).part
     return f" {part.name} stays: --resume goes on with it." if part.exists() else ""
 
 

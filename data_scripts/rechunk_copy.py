@@ -5,6 +5,8 @@ What lies in other files (external links, virtual datasets, external storage) is
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +14,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from data_scripts.rechunk_rows import is_ragged, row_blocks, write_rows
+from data_scripts.rechunk_rows import BLOCK_BYTES, is_list_of_values, is_ragged, row_blocks, write_rows
 from helpers import outside
+from helpers.part_file import PartFile
 
+LARGE_BYTES = 64 * 2**20  # of a dataset that is not copied in one go
 _STORED = "external storage"
 _SCALE_ATTRIBUTES = {b"DIMENSION_LIST", b"REFERENCE_LIST"}  # references between datasets and scales: made anew
 
@@ -170,25 +174,31 @@ def _check_source(source: outside.Source) -> None:
 # -- copying ----------------------------------------------------------------------------------------------------------
 
 
-def copy_all(found: Survey, target: h5py.File, folder: Path, create_moved) -> None:
-    """Make all names of ``found`` in the empty file ``target``, in order.
+def copy_all(found: Survey, part: PartFile, folder: Path, create_moved) -> None:
+    """Make all names of ``found`` in the empty file ``part``, in order; each step of HDF5 in ``part.run``.
 
     ``create_moved(path, source)`` makes a dataset whose rows are written later and returns True, or returns False.
     """
     for entry in found.entries:
-        if entry.kind == "soft":
-            target[entry.path] = h5py.SoftLink(entry.target)
-        elif entry.kind == "same":
-            target[entry.path] = target[f"/{entry.target}"]
-        elif entry.kind == "group":
-            _copy_group(entry, target)
-        elif entry.kind == "dataset" and create_moved(entry.path, entry.item):
-            copy_attributes(entry.item, target[entry.path])
-        elif entry.kind == "dataset" and is_outside(entry.item):
-            _bring_in(entry, target, folder)
-        else:
-            _copy_object(entry, target)
-    _attach_scales(found, target)
+        if entry.kind == "dataset" and not part.run(create_moved, entry.path, entry.item):
+            _copy_dataset(entry, part, folder)
+        elif entry.kind != "dataset":
+            part.run(_copy_small, entry, part.file)
+        if entry.kind == "dataset":
+            part.run(lambda entry=entry: copy_attributes(entry.item, part.file[entry.path]))
+    part.run(_attach_scales, found, part.file)
+
+
+def _copy_small(entry: Entry, target: h5py.File) -> None:
+    if entry.kind == "soft":
+        target[entry.path] = h5py.SoftLink(entry.target)
+    elif entry.kind == "same":
+        target[entry.path] = target[f"/{entry.target}"]
+    elif entry.kind == "group":
+        _copy_group(entry, target)
+    else:
+        _copy_object(entry, target)
+        copy_attributes(entry.item, target[entry.path])
 
 
 def _copy_group(entry: Entry, target: h5py.File) -> None:
@@ -204,25 +214,112 @@ def _copy_object(entry: Entry, target: h5py.File) -> None:
     try:
         h5py.h5o.copy(entry.item.id, b".", target.id, entry.path.encode(), options, link_options())
     except (OSError, RuntimeError) as error:
-        raise OSError(f"{entry.path} cannot be read or copied. HDF5 said: {error}") from error
-    copy_attributes(entry.item, target[entry.path])
+        raise _not_copied(entry.path, error) from error
 
 
-def _bring_in(entry: Entry, target: h5py.File, folder: Path) -> None:
+def _not_copied(path: str, error: Exception) -> OSError:
+    return OSError(f"{path} cannot be read or copied. HDF5 said: {error}")
+
+
+def _copy_dataset(entry: Entry, part: PartFile, folder: Path) -> None:
+    """Without attributes. A large one goes block by block, so that a write that fails ends it soon."""
+    source = entry.item
+    if is_outside(source):
+        _bring_in(entry, part, folder)
+        return
+    made = part.run(_create_like, entry, part.file) if _is_large(source) else None
+    if made is None:
+        part.run(_copy_object, entry, part.file)
+    elif is_ragged(source):
+        _copy_rows(source, made, part, folder)
+    elif source.chunks:
+        _copy_chunks(entry.path, source, made, part)
+    else:
+        _copy_flat(entry.path, source, made, part)
+
+
+def _is_large(source: h5py.Dataset) -> bool:
+    if is_ragged(source):  # where its values lie, and how many bytes they are, HDF5 does not tell
+        return is_list_of_values(source) and source.file.id.get_filesize() > LARGE_BYTES
+    return source.id.get_storage_size() > LARGE_BYTES
+
+
+def _create_like(entry: Entry, target: h5py.File) -> h5py.Dataset | None:
+    """An empty dataset like that of the entry; None where HDF5 cannot make one, as for want of its filter."""
+    source = entry.item
+    options, kind = source.id.get_create_plist(), source.id.get_type().copy()
+    options.set_obj_track_times(False)
+    try:
+        made = h5py.h5d.create(
+            target.id, entry.path.encode(), kind, source.id.get_space(), options, lcpl=link_options()
+        )
+    except (OSError, RuntimeError, ValueError):
+        return None
+    return h5py.Dataset(made)
+
+
+def _copy_chunks(path: str, source: h5py.Dataset, made: h5py.Dataset, part: PartFile) -> None:
+    """Chunks as they are stored."""
+    corners = array("Q")
+    source.id.chunk_iter(lambda chunk: corners.extend(chunk.chunk_offset))
+    corners = np.frombuffer(corners, np.uint64).reshape(-1, source.ndim)
+    done = 0
+    while done < len(corners):
+        done = part.run(_copy_some_chunks, path, source, made, corners, done)
+
+
+def _copy_some_chunks(path: str, source: h5py.Dataset, made: h5py.Dataset, corners: np.ndarray, done: int) -> int:
+    """Copy chunks from number ``done`` on, a block of bytes or the rest; returns how many are done."""
+    left = BLOCK_BYTES
+    while done < len(corners) and left > 0:
+        corner = tuple(corners[done].tolist())
+        try:
+            left_out, stored = source.id.read_direct_chunk(corner)
+            made.id.write_direct_chunk(corner, stored, left_out)
+        except (OSError, RuntimeError) as error:
+            raise _not_copied(path, error) from error
+        done, left = done + 1, left - len(stored)
+    return done
+
+
+def _copy_flat(path: str, source: h5py.Dataset, made: h5py.Dataset, part: PartFile) -> None:
+    """Bytes as they are stored, whatever their type."""
+    step = max(1, BLOCK_BYTES // (math.prod(source.shape[1:]) * source.id.get_type().get_size()))
+    for first in range(0, len(source), step):
+        part.run(_copy_some_bytes, path, source, made, first, min(first + step, len(source)))
+
+
+def _copy_some_bytes(path: str, source: h5py.Dataset, made: h5py.Dataset, first: int, last: int) -> None:
+    kind, shape = source.id.get_type(), (last - first, *source.shape[1:])
+    rows, memory = np.empty(math.prod(shape) * kind.get_size(), np.uint8), h5py.h5s.create_simple(shape)
+    try:
+        for data, move in ((source, source.id.read), (made, made.id.write)):
+            in_file = data.id.get_space()
+            in_file.select_hyperslab((first, *(0 for _ in shape[1:])), shape)
+            move(memory, in_file, rows, kind)
+    except (OSError, RuntimeError) as error:
+        raise _not_copied(path, error) from error
+
+
+def _copy_rows(source: h5py.Dataset, made: h5py.Dataset, part: PartFile, folder: Path) -> None:
+    for first, rows in row_blocks(source, folder):
+        part.run(write_rows, made, first, rows)
+
+
+def _bring_in(entry: Entry, part: PartFile, folder: Path) -> None:
+    source = entry.item
+    data = part.run(_create_plain, entry, part.file)
+    if source.shape == ():
+        part.run(lambda: data.__setitem__((), source[()]))
+    elif source.shape is not None:
+        _copy_rows(source, data, part, folder)
+
+
+def _create_plain(entry: Entry, target: h5py.File) -> h5py.Dataset:
     source = entry.item
     space = h5py.h5s.create_simple(source.shape, source.shape) if source.shape else source.id.get_space()
     kind = source.id.get_type().copy()
-    data = h5py.Dataset(h5py.h5d.create(target.id, entry.path.encode(), kind, space, lcpl=link_options()))
-    if source.shape == ():
-        data[()] = source[()]
-    elif source.shape is not None:
-        for first, rows in row_blocks(source, folder):
-            if not is_ragged(source):
-                write_rows(data, first, rows)
-                continue
-            for row, value in enumerate(rows, first):
-                data[row] = value
-    copy_attributes(source, data)
+    return h5py.Dataset(h5py.h5d.create(target.id, entry.path.encode(), kind, space, lcpl=link_options()))
 
 
 def link_options() -> h5py.h5p.PropLCID:

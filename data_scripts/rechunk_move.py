@@ -6,6 +6,7 @@ at each checkpoint. Labels and companions are begun again.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from concurrent.futures import Executor
 from pathlib import Path
@@ -56,6 +57,7 @@ class Mover:
         self._sums = {identity(file[name]) for name in sums if name in file}  # in the input; computed anew
         self._last_checkpoint = time.monotonic()
         self._bytes_since = 0
+        self._written = 0  # rows of the images that are moved at this moment
 
     @property
     def verified(self) -> dict[str, int]:
@@ -80,7 +82,7 @@ class Mover:
                     self._move_images(rows, name, places)
                 else:
                     self._move_others(rows, name, places)
-        self._mark(True)
+        self._part.run(self._mark, True)
         if self._bar.total is not None:
             self._bar.total = self._bar.n
             self._bar.refresh()
@@ -91,13 +93,16 @@ class Mover:
         if self._options.to_uint8:
             for name in sorted(self._images):
                 self._decide_scale(name)
-        copy_all(self._plan.found, self._part.file, self._folder, self._create)
+        copy_all(self._plan.found, self._part, self._folder, self._create)
+        self._part.run(self._create_all_sums)
+        self._part.run(self._mark, False)
+        self._part.checkpoint(self._state)
+
+    def _create_all_sums(self) -> None:
         for rows in self._plan.sets:
             for name in rows.images:
                 if layout.crc_dataset(name) not in self._part.file:
                     self._create_sums(layout.crc_dataset(name), rows.n)
-        self._mark(False)
-        self._part.checkpoint(self._state)
 
     def _create(self, path: str, data: h5py.Dataset) -> bool:
         """Make the dataset ``path`` if its rows are moved."""
@@ -161,12 +166,22 @@ class Mover:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _move_images(self, rows: RowSet, name: str, places: np.ndarray) -> None:
-        source, target = self._file[name], self._part.file[name]
-        writer = RaggedRows(target) if is_ragged(source) else ScatteredRows(target, self._pool)
-        sums = self._part.file[layout.crc_dataset(name)]
+        source, writer = self._file[name], self._part.run(self._scattered, name)
         start = self._state["rows"].get(name, 0)
         self._bar.update(start * row_bytes(source))
-        crcs = sums[:][places] if start else np.zeros(rows.n, np.uint32)
+        crcs = self._part.run(self._sums_of, name)[places] if start else np.zeros(rows.n, np.uint32)
+        try:
+            self._write_images(name, writer, crcs, places, start)
+        except KeyboardInterrupt:  # also the next one ends this
+            with contextlib.suppress(OSError, ValueError):
+                self._checkpoint(name, self._written, crcs, places)
+            raise
+        self._compare(name, writer, crcs, places)
+        wrong = np.flatnonzero(self._part.run(self._sums_of, name) != _at(places, crcs))
+        self._refuse_difference(layout.crc_dataset(name), wrong)
+
+    def _write_images(self, name: str, writer, crcs: np.ndarray, places: np.ndarray, start: int) -> None:
+        source, self._written = self._file[name], start
         stored, scale = self._stored_sums(name), self._state["scale"].get(name)
         for first, block in row_blocks(source, self._folder, start, self._bar.update):
             last = first + len(block)
@@ -175,29 +190,37 @@ class Mover:
             if scale is not None:
                 block = _to_uint8(block, scale)
                 crcs[first:last] = row_crcs(block)
-            writer.write(block, places[first:last])
+            self._part.run(writer.write, block, places[first:last])
+            self._written = last
             self._bytes_since += block_bytes(block)
-            if last == rows.n or self._is_due():
-                sums[:] = _at(places, crcs)
-                self._checkpoint(name, last)
-        self._compare(name, writer, crcs, places)
-        self._refuse_difference(layout.crc_dataset(name), np.flatnonzero(sums[:] != _at(places, crcs)))
+            if last == len(crcs) or self._is_due():
+                self._checkpoint(name, last, crcs, places)
+
+    def _scattered(self, name: str) -> ScatteredRows | RaggedRows:
+        target = self._part.file[name]
+        return RaggedRows(target) if is_ragged(target) else ScatteredRows(target, self._pool)
+
+    def _sums_of(self, name: str) -> np.ndarray:
+        return self._part.file[layout.crc_dataset(name)][:]
 
     def _move_others(self, rows: RowSet, name: str, places: np.ndarray) -> None:
-        source, target = self._file[name], self._part.file[name]
+        source = self._file[name]
         crcs = np.zeros(rows.n, np.uint32)
         if is_ragged(source) or self._chunk_rows(name, source) == 1:
-            writer = RaggedRows(target) if is_ragged(source) else ScatteredRows(target, self._pool)
+            writer = self._part.run(self._scattered, name)
             self._write_all(source, writer, crcs, places)
-            self._part.file.flush()
+            self._part.run(self._part.file.flush)
             self._compare(name, writer, crcs, places)
             return
+        target = self._part.run(self._part.file.get, name)
         with GatheredRows(rows.n, source.shape[1:], source.dtype, self._folder) as writer:
             self._write_all(source, writer, crcs, places)
-            writer.store(target)
-        self._part.file.flush()
+            writer.store(target, self._part.run)
+        self._part.run(self._part.file.flush)
         wanted = _at(places, crcs)
-        for first, block in row_blocks(target, self._folder, 0, self._bar.update):
+        blocks = row_blocks(target, self._folder, 0, self._bar.update)
+        while (found := self._part.run(next, blocks, None)) is not None:
+            first, block = found
             self._refuse_difference(name, first + np.flatnonzero(row_crcs(block) != wanted[first : first + len(block)]))
         self._done(name, rows.n)
 
@@ -205,7 +228,7 @@ class Mover:
         for first, block in row_blocks(source, self._folder, 0, self._bar.update):
             last = first + len(block)
             crcs[first:last] = row_crcs(block)
-            writer.write(block, places[first:last])
+            self._part.run(writer.write, block, places[first:last])
 
     def _stored_sums(self, name: str) -> np.ndarray | None:
         there = self._file.get(layout.crc_dataset(name))
@@ -219,7 +242,7 @@ class Mover:
         step = _RAGGED_ROWS if is_ragged(self._file[name]) else max(1, BLOCK_BYTES // max(1, size))
         for first in range(0, len(crcs), step):
             some = places[first : first + step]
-            wrong = writer.crcs(some) != crcs[first : first + step]
+            wrong = self._part.run(writer.crcs, some) != crcs[first : first + step]
             self._refuse_difference(name, some[wrong])
             self._bar.update(len(some) * size)
         self._done(name, len(crcs))
@@ -240,10 +263,14 @@ class Mover:
     def _is_due(self) -> bool:
         return self._bytes_since >= CHECKPOINT_BYTES or time.monotonic() - self._last_checkpoint >= CHECKPOINT_SECONDS
 
-    def _checkpoint(self, name: str, done: int) -> None:
+    def _checkpoint(self, name: str, done: int, crcs: np.ndarray, places: np.ndarray) -> None:
+        self._part.run(self._store_sums, name, _at(places, crcs))
         self._state["rows"][name] = done
         self._part.checkpoint(self._state)
         self._last_checkpoint, self._bytes_since = time.monotonic(), 0
+
+    def _store_sums(self, name: str, values: np.ndarray) -> None:
+        self._part.file[layout.crc_dataset(name)][:] = values
 
 
 def create_rows(file: h5py.File, path: str, source: h5py.Dataset, dtype, rows: int, gzip: bool) -> None:

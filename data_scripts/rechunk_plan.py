@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,9 +25,19 @@ from data_scripts.rechunk_rows import (
     row_crcs,
     scratch_bytes,
 )
-from data_scripts.rechunk_sets import RechunkError, RowSet, add_companions, is_wide, moved_names, row_sets
+from data_scripts.rechunk_sets import (
+    RechunkError,
+    RowSet,
+    add_companions,
+    is_wide,
+    moved_names,
+    row_sets,
+    share_orders,
+)
+from data_scripts.splits import spread_order
 from helpers import label_scan, layout
 from helpers.pairs import looks_like_labels
+from helpers.part_file import PartFile
 
 ORDERS = ("keep", "mix", "auto")
 COMPRESSIONS = (None, "gzip")
@@ -80,13 +91,11 @@ class Plan:
 def spread_classes(numbers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Order of rows, (n,) int64, that spreads each class evenly; ``numbers`` (n,) are their classes.
 
-    The k rows of a class, shuffled, get one random place in each k-th of the rows: data_scripts.build_hdf5's rule.
+    The rows of a class are shuffled, and take the places that the builder gives to as many pictures.
     """
     order = rng.permutation(len(numbers))
     order = order[np.argsort(numbers[order], kind="stable")]
-    counts = np.unique(numbers, return_counts=True)[1]
-    places = [(np.arange(k) + rng.random(k)) / k for k in counts]
-    return order[np.argsort(np.concatenate([*places, np.empty(0)]), kind="stable")]
+    return order[spread_order(np.unique(numbers, return_counts=True)[1], rng)]
 
 
 def make_plan(file: h5py.File, source: Path, out: Path, options: Options) -> Plan:
@@ -107,20 +116,27 @@ def _make_plan(file: h5py.File, source: Path, out: Path, options: Options) -> Pl
     found, folder = survey(file), out.resolve().parent
     if out.exists() and any(path.samefile(out) for path in found.outside):
         raise RechunkError(f"{source} takes part of its content from {out}. Give the result another name.")
-    sets = row_sets(file, found.dataset_names, list(zip(options.images, options.labels, strict=True)))
+    named = list(zip(options.images, options.labels, strict=True))
+    sets = row_sets(file, found.dataset_names, named, options.keep)
     for rows in sets:
         _decide_order(file, rows, folder, options)
+    if not named:
+        share_orders(sets)
     add_companions(file, found, sets, options.keep)
     state = {
         "kit": layout.KIT_VERSION,
         "source": _stamp(source),
         "outside": sorted(map(_stamp, found.outside)),
         "options": asdict(options),
-        "sets": [[rows.labels, rows.images, rows.n, rows.order is not None, rows.companions] for rows in sets],
+        "sets": [[rows.labels, rows.images, rows.n, _order_crc(rows), rows.companions] for rows in sets],
     }
     digest = hashlib.sha256(json.dumps(state).encode()).hexdigest()
     needed = _needed_bytes(file, found, sets, options)
     return Plan(source, found, sets, digest, needed, _bytes_to_read(file, sets), _notes(file, found, sets, options))
+
+
+def _order_crc(rows: RowSet) -> int | None:
+    return None if rows.order is None else zlib.crc32(rows.order.tobytes())
 
 
 def _notes(file: h5py.File, found: Survey, sets: list[RowSet], options: Options) -> list[str]:
@@ -250,13 +266,8 @@ def explained(error: OSError | RuntimeError, plan: Plan, folder: Path) -> OSErro
 def checked_paths(source: str | os.PathLike, out: str | os.PathLike) -> tuple[Path, Path]:
     """Both as paths. Raises RechunkError where writing one would change the other."""
     source, out = layout.file_path(source), layout.file_path(out)
-    part = part_of(out)
+    part = PartFile(out).part
     same = [path for path in (out, part) if path.exists() and source.exists() and path.samefile(source)]
     if same or source.resolve() in {out.resolve(), part}:
         raise RechunkError(f"{out} and {source} are the same file. Give the result another name.")
     return source, out
-
-
-def part_of(out: Path) -> Path:
-    """Where helpers.part_file.PartFile writes what becomes ``out``."""
-    return out.resolve().with_name(out.resolve().name + ".part")

@@ -54,6 +54,13 @@ def is_ragged(data: h5py.Dataset) -> bool:
     return data.dtype.hasobject
 
 
+def is_list_of_values(data: h5py.Dataset) -> bool:
+    """Whether each row is one text or one list of numbers, of any length."""
+    base = h5py.check_vlen_dtype(data.dtype)
+    is_text = h5py.check_string_dtype(data.dtype) is not None
+    return data.ndim == 1 and (is_text or (base is not None and not np.dtype(base).hasobject))
+
+
 def row_bytes(data: h5py.Dataset) -> int:
     """Bytes of a row of fixed length, unpacked."""
     return math.prod(data.shape[1:]) * data.dtype.itemsize
@@ -225,7 +232,7 @@ def _read_into(data: h5py.Dataset, corner: tuple[int, ...], out: np.ndarray) -> 
 
 
 def write_rows(data: h5py.Dataset, first: int, rows: np.ndarray) -> None:
-    """Write neighbouring rows of fixed length from row ``first`` on."""
+    """Write neighbouring rows from row ``first`` on."""
     if not rows.size:
         return
     in_file = data.id.get_space()
@@ -302,8 +309,8 @@ class GatheredRows:
         for place, row in zip(places.tolist(), byte_rows(rows), strict=True):
             self._scratch.put_row(place, row)
 
-    def store(self, target: h5py.Dataset) -> None:
-        """Write all rows to ``target``, in blocks of whole chunks."""
+    def store(self, target: h5py.Dataset, run: Callable) -> None:
+        """Write all rows to ``target``, in blocks of whole chunks; ``run(function, *args)`` calls each."""
         chunk = target.chunks[0]
         step = chunk * max(1, BLOCK_BYTES // max(1, chunk * self._row_bytes))
         for first in range(0, self.n, step):
@@ -312,4 +319,4 @@ class GatheredRows:
                 rows = self._rows[first:last].reshape(-1).view(self.dtype).reshape(last - first, *self.row_shape)
             else:
                 rows = self._scratch.rows(first, last)
-            write_rows(target, first, rows)
+            run(write_rows, target, first, rows)

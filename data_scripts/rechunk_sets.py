@@ -11,11 +11,12 @@ import h5py
 import numpy as np
 
 from data_scripts.rechunk_copy import Survey, identity
-from data_scripts.rechunk_rows import is_ragged, row_bytes
+from data_scripts.rechunk_rows import is_list_of_values, is_ragged, row_bytes
 from helpers import layout
-from helpers.pairs import guess_pairs
+from helpers.pairs import guess_pairs, split_name
 
 _NAMES_SHOWN = 20  # in a sentence
+_LABEL_WORDS = re.compile(r"label|target|class|(?<![a-z])y(?![a-z])", re.IGNORECASE)
 WIDE_ROW_BYTES = 4096  # companions with longer rows get one row a chunk; shorter ones many
 
 
@@ -32,6 +33,12 @@ class RowSet:
     n: int
     order: np.ndarray | None = None  # input row of each output row, (n,) int64; None: as they are
     companions: list[str] = field(default_factory=list)  # moved with the images; empty when the order is kept
+
+    @property
+    def split(self) -> str | None:
+        """The split that the images are named for, if any."""
+        split = split_name(self.images[0])
+        return split if split in layout.SPLITS else None
 
     @property
     def places(self) -> np.ndarray:
@@ -55,9 +62,14 @@ def is_wide(data: h5py.Dataset) -> bool:
 # -- which datasets ---------------------------------------------------------------------------------------------------
 
 
-def row_sets(file: h5py.File, names: Sequence[str], named: Sequence[tuple[str, str]]) -> list[RowSet]:
-    """The named pairs of images and labels, or those found; pairs that share their labels are one set."""
-    pairs = list(named) or _without_second_names(file, list(guess_pairs(file).values()))
+def row_sets(
+    file: h5py.File, names: Sequence[str], named: Sequence[tuple[str, str]], keep: Sequence[str]
+) -> list[RowSet]:
+    """The named pairs of images and labels, or those found; pairs that share their labels are one set.
+
+    Images in ``keep`` are not looked for.
+    """
+    pairs = list(named) or _found_pairs(file, keep)
     if not pairs:
         have = ", ".join(names[:_NAMES_SHOWN]) + (" ..." if len(names) > _NAMES_SHOWN else "")
         raise RechunkError(
@@ -79,10 +91,12 @@ def row_sets(file: h5py.File, names: Sequence[str], named: Sequence[tuple[str, s
     return list(sets.values())
 
 
-def _without_second_names(file: h5py.File, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """A dataset may have several names, and a guess finds all of them."""
+def _found_pairs(file: h5py.File, keep: Sequence[str]) -> list[tuple[str, str]]:
+    """A dataset may have several names, and a guess finds all of them: the first is taken."""
+    pairs = list(guess_pairs(file).values())
     first = {identity(file[image]): (image, label) for image, label in reversed(pairs)}
-    return [pair for pair in pairs if pair in first.values()]
+    kept = {identity(layout.find_dataset(file, name, quiet=True)) for name in keep}
+    return [pair for pair in pairs if pair in first.values() and identity(file[pair[0]]) not in kept]
 
 
 def _check_images(name: str, images: h5py.Dataset, file: h5py.File) -> None:
@@ -153,12 +167,42 @@ def is_crc_dataset(item, n: int) -> bool:
 # -- what moves with the images ---------------------------------------------------------------------------------------
 
 
+def share_orders(sets: list[RowSet]) -> None:
+    """Give sets that were found, not named, one order where their rows may belong together.
+
+    ``depth`` and ``depth_scale`` look like a pair, and belong to ``img`` and ``labels`` all the same. Only names of two
+    splits tell sets of one size apart. Raises RechunkError where it is not clear to which split one belongs.
+    """
+    for n in {rows.n for rows in sets}:
+        same = [rows for rows in sets if rows.n == n]
+        splits = {rows.split for rows in same} - {None}
+        loose = [rows for rows in same if rows.split is None]
+        if len(splits) > 1 and loose and any(rows.order is not None for rows in same):
+            pairs = " and ".join(rows.images[0] for rows in same if rows.split)
+            raise RechunkError(
+                f"{loose[0].images[0]} has {n} rows, as many as {pairs}: which of them it belongs to is not clear. "
+                "Name the pairs of the splits (--images NAME --labels NAME), or keep the order of all (--order keep)."
+            )
+        for split in splits or {None}:
+            _share_order([rows for rows in same if rows.split in {split, None}])
+
+
+def _share_order(sets: list[RowSet]) -> None:
+    """That of the first set that is mixed; one whose labels are called so comes before one with other numbers."""
+    mixed = [rows for rows in sets if rows.order is not None]
+    if mixed:
+        order = max(mixed, key=lambda rows: bool(_LABEL_WORDS.search(rows.labels))).order
+        for rows in sets:
+            rows.order = order
+
+
 def add_companions(file: h5py.File, found: Survey, sets: list[RowSet], keep: Sequence[str]) -> None:
     """Find what moves with each set that is mixed. Raises RechunkError where that is not clear."""
     for name in keep:
         layout.find_dataset(file, name, quiet=True)
     if not any(rows.order is not None for rows in sets):
         return
+    sets = [*sets, *_other_splits(file, sets)]
     kept = {identity(file[name]) for name in (*keep, *_members(file, sets))}
     for name, data in found.datasets():
         if not data.shape or identity(data) in kept:
@@ -166,7 +210,7 @@ def add_companions(file: h5py.File, found: Survey, sets: list[RowSet], keep: Seq
         owners = _owners(name, [rows for rows in sets if rows.n == data.shape[0]])
         if not any(rows.order is not None for rows in owners):
             continue
-        if len(owners) > 1:
+        if any(rows.order is not owners[0].order for rows in owners):
             pairs = " and ".join(rows.images[0] for rows in owners)
             raise RechunkError(
                 f"{name} has {data.shape[0]} rows, as many as {pairs}: which of them it belongs to is not clear. Leave "
@@ -176,14 +220,23 @@ def add_companions(file: h5py.File, found: Survey, sets: list[RowSet], keep: Seq
         owners[0].companions.append(name)
 
 
-def _members(file: h5py.File, sets: list[RowSet]) -> set[str]:
-    """Images, labels and sums of ``sets``, and of pairs that were not named and have labels of their own."""
+def _other_splits(file: h5py.File, sets: list[RowSet]) -> list[RowSet]:
+    """Pairs that were not named and stay as they are: those of another split than each named pair of their size."""
     images = {name for rows in sets for name in rows.images}
     labels = {rows.labels for rows in sets}
-    others = [pair for pair in guess_pairs(file).values() if pair[0] not in images and pair[1] not in labels]
-    images.update(image for image, _ in others)
-    labels.update(label for _, label in others)
-    members = images | labels | set(map(layout.crc_dataset, images))
+    others = []
+    for image, label in guess_pairs(file).values():
+        other = RowSet(label, [image], layout.row_count(file[image]))
+        splits = {rows.split for rows in sets if rows.n == other.n}
+        if image not in images and label not in labels and other.split and not splits & {other.split, None}:
+            others.append(other)
+    return others
+
+
+def _members(file: h5py.File, sets: list[RowSet]) -> set[str]:
+    """Images, labels and sums of ``sets``."""
+    images = {name for rows in sets for name in rows.images}
+    members = {*images, *(rows.labels for rows in sets), *map(layout.crc_dataset, images)}
     return {name for name in members if isinstance(file.get(name), h5py.Dataset)}
 
 
@@ -207,9 +260,7 @@ def _check_companion(name: str, data: h5py.Dataset) -> None:
         raise RechunkError(
             f"{name} has shape {data.shape}, one row and one column for each image; only rows can be moved. {way_out}"
         )
-    base = h5py.check_vlen_dtype(data.dtype)
-    text = h5py.check_string_dtype(data.dtype) is not None
-    if is_ragged(data) and (data.ndim != 1 or not (text or (base is not None and not np.dtype(base).hasobject))):
+    if is_ragged(data) and not is_list_of_values(data):
         raise RechunkError(
             f"the rows of {name} belong to the images, but their type ({data.dtype}, shape {data.shape}) cannot be "
             f"moved row by row. {way_out}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import numpy as np
 import pytest
 from coded import CLASS_NAMES, class_of_row, coded_images, make_coded_file, one_hot, rows_of
 
-from data_scripts import rechunk_move, rechunk_plan, rechunk_rows
+from data_scripts import rechunk_copy, rechunk_move, rechunk_plan, rechunk_rows
 from data_scripts.rechunk import main, rechunk
 from data_scripts.rechunk_copy import CopyError
 from data_scripts.rechunk_plan import spread_classes
@@ -470,6 +472,60 @@ def test_a_pair_that_was_not_named_stays(tmp_path):
         assert "valid_crc32" not in file
 
 
+def make_two_pairs(path: Path, **names) -> Path:
+    """Images sorted by class, and beside them a second pair: images and a number each, which its name ties to them."""
+    rows = sorted_rows()
+    with h5py.File(path, "w") as file:
+        for split, (images, numbers) in zip(("train", "valid"), names.items(), strict=True):
+            file[images], file[numbers] = coded_images(rows, split), class_of_row(rows) if split == "train" else rows
+    return path
+
+
+SECOND_PAIRS = {
+    "both found": ({"img": "labels", "depth": "depth_scale"}, {}),
+    "both found, mixed on request": ({"img": "labels", "depth": "depth_scale"}, {"order": "mix"}),
+    "one named": ({"img": "labels", "mask": "mask_id"}, {"images": "img", "labels": "labels"}),
+    "in a split": ({"train_x": "train_y", "train_mask": "train_mask_id"}, {"images": "train_x", "labels": "train_y"}),
+    "beside a split": ({"train_x": "train_y", "depth": "depth_scale"}, {}),
+}
+
+
+@pytest.mark.parametrize("case", SECOND_PAIRS)
+def test_what_looks_like_a_second_pair_moves_with_the_images(tmp_path, case):
+    """A depth map with a number of its own still lies in the row of its image."""
+    names, options = SECOND_PAIRS[case]
+    quiet(make_two_pairs(tmp_path / "in.h5", **names), tmp_path / "out.h5", **options)
+    (images, labels), (second, numbers) = names.items()
+    with h5py.File(tmp_path / "out.h5") as file:
+        rows = rows_of(file[images][:])
+        assert rows.tolist() != sorted_rows().tolist()
+        np.testing.assert_array_equal(file[labels][:], class_of_row(rows))
+        np.testing.assert_array_equal(file[second][:], coded_images(rows, "valid"))
+        np.testing.assert_array_equal(file[numbers][:], rows)
+        classes = class_of_row(rows)
+    assert min(len(set(classes[first : first + 20])) for first in range(0, 80, 20)) == 5
+
+
+def test_a_second_pair_can_be_kept(tmp_path):
+    """--keep leaves images alone that would be found as a pair of their own."""
+    source = make_two_pairs(tmp_path / "in.h5", img="labels", depth="depth_scale")
+    report = quiet(source, tmp_path / "out.h5", keep=["depth", "depth_scale"])
+    assert [each.images for each in report.images] == ["img"]
+    with h5py.File(tmp_path / "out.h5") as file:
+        assert rows_of(file["img"][:]).tolist() != sorted_rows().tolist()
+        np.testing.assert_array_equal(file["depth"][:], coded_images(sorted_rows(), "valid"))
+        assert file["depth_scale"][:].tolist() == sorted_rows().tolist()
+
+
+def test_what_belongs_to_a_split_that_was_not_named_stays_with_it(tmp_path):
+    """The ids of a split are nearer to its own images than to those of the pair that is mixed."""
+    source = make_two_pairs(tmp_path / "in.h5", train_x="train_y", valid_x="valid_y")
+    with h5py.File(source, "a") as file:
+        file["valid_ids"] = file["train_ids"] = sorted_rows()
+    report = quiet(source, tmp_path / "out.h5", images="train_x", labels="train_y")
+    assert [each.companions for each in report.images] == [("train_ids",)]
+
+
 def test_pairs_that_share_their_labels_stay_together(tmp_path):
     """Two image datasets over one label dataset get one order."""
     rows = sorted_rows()
@@ -563,6 +619,43 @@ def test_copied_datasets_keep_their_chunks_and_filters(tmp_path):
         other = file["other"]
         assert (other.chunks, other.compression, other.fillvalue) == ((7, 3), "lzf", 9)
         np.testing.assert_array_equal(other[:], np.arange(600).reshape(30, 20))
+
+
+def _others(file: h5py.File) -> None:
+    """Datasets of many kinds that have another number of rows than the images."""
+    numbers = np.arange(60_000, dtype=">i4").reshape(300, 200)
+    file.create_dataset("chunks", data=numbers, chunks=(7, 30), compression="lzf", fillvalue=9, shuffle=True)
+    sparse = file.create_dataset("sparse", (3000, 50), np.float32, chunks=(100, 7), fillvalue=3, maxshape=(None, 50))
+    sparse[200:900] = 1
+    sparse.attrs["why"] = "kept"
+    file["flat"] = numbers
+    file["table"] = np.array([(row, row / 7, b"abc") for row in range(5000)], dtype="<u2,>f8,S5")
+    file["switch"] = np.arange(3000) % 2 == 0
+    lists = file.create_dataset("lists", (300,), h5py.vlen_dtype(np.float32), chunks=(50,))
+    file.create_dataset("texts", data=["caf\u00e9" * (row % 5) for row in range(300)], dtype=h5py.string_dtype())
+    file.create_dataset("ascii", data=["abc"] * 300, dtype=h5py.string_dtype("ascii"), chunks=(7,))
+    file.create_dataset("words", data=np.full((150, 2), "a", object), dtype=h5py.string_dtype())
+    for row in range(200):
+        lists[row] = np.full(row % 3, row)
+
+
+def test_large_datasets_are_copied_bit_by_bit(tmp_path, monkeypatch):
+    """What is copied block by block has the type, layout, filters and values that it had, whatever they are."""
+    monkeypatch.setattr(rechunk_copy, "LARGE_BYTES", 0)
+    monkeypatch.setattr(rechunk_copy, "BLOCK_BYTES", 5_000)
+    source = make_foreign(tmp_path / "in.h5")
+    with h5py.File(source, "a") as file:
+        _others(file)
+    quiet(source, tmp_path / "out.h5", images="pics", labels="labels")
+    before, after = content(source), content(tmp_path / "out.h5")
+    assert {name: after[name] for name in before} == before
+    with h5py.File(source) as before, h5py.File(tmp_path / "out.h5") as after:
+        for name in set(before) - {"pics", "labels"}:
+            assert rechunk_move.describe(after[name]) == rechunk_move.describe(before[name])
+            assert after[name].maxshape == before[name].maxshape
+            if h5py.check_vlen_dtype(before[name].dtype) is None and not before[name].dtype.hasobject:
+                assert after[name].fillvalue == before[name].fillvalue
+                assert after[name].id.get_storage_size() == before[name].id.get_storage_size()
 
 
 def test_content_of_other_files_is_brought_in(tmp_path):
@@ -786,6 +879,12 @@ def _two_of_a_size(folder):
     return _file(folder / "in.h5", **names, valid_labels=class_of_row(rows), boxes=np.zeros((N, 4)))
 
 
+def _pair_beside_two_splits(folder):
+    with h5py.File(make_two_pairs(folder / "in.h5", train_x="train_y", valid_x="valid_y"), "a") as file:
+        file["depth"], file["depth_scale"] = file["train_x"][:], np.zeros(N)
+    return folder / "in.h5"
+
+
 PICS = np.ones((20, 8, 8, 3), np.uint8)
 NUMBERS = np.arange(20) // 10
 MIX = {"images": "pics", "labels": "labels", "order": "mix"}
@@ -877,6 +976,12 @@ REFUSED = {
         {},
         "boxes has 103 rows, as many as train_img and valid_img: which of them it belongs to is not clear. Leave it "
         "alone (--keep boxes), or keep the order of all (--order keep).",
+    ),
+    "two splits of a pair": (
+        _pair_beside_two_splits,
+        {},
+        "depth has 103 rows, as many as train_x and valid_x: which of them it belongs to is not clear. Name the pairs "
+        "of the splits (--images NAME --labels NAME), or keep the order of all (--order keep).",
     ),
     "a row and a column an image": (
         lambda folder: _file(folder / "in.h5", pics=PICS, labels=NUMBERS, near=np.zeros((20, 20))),
@@ -1110,19 +1215,25 @@ def test_going_on_does_not_begin_again(tmp_path, killable, monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["options", "input"])
-def test_another_input_or_other_options_begin_anew(tmp_path, killable, change):
-    """An unfinished file of something else is not gone on with, and the report says so."""
-    source = tmp_path / "in.h5"
+def test_a_part_of_another_input_or_other_options_is_refused(tmp_path, killable, capsys, change):
+    """An unfinished file of something else is not gone on with, and not lost: what it was begun with ends it."""
+    source, out = tmp_path / "in.h5", tmp_path / "out.h5"
     source.write_bytes(killable[0].read_bytes())
-    assert child(source, tmp_path / "out.h5", killable[2] - 12).returncode == -signal.SIGKILL
+    status = source.stat()
+    assert child(source, out, killable[2] - 12).returncode == -signal.SIGKILL
     if change == "input":
         os.utime(source, ns=(0, 0))
-    seed = 1 if change == "options" else 0
-    report = quiet(
-        source, tmp_path / "out.h5", images="pics", labels="labels", compression="gzip", seed=seed, resume=True
+    command = [str(source), str(out), "--images", "pics", "--labels", "labels", "--compression", "gzip", "--resume"]
+    assert main([*command, "--seed", "1" if change == "options" else "0"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"rechunk: {out}.part was begun with another input or other options, so it cannot be gone on with. Restore "
+        "them, or begin anew: leave out --resume."
     )
-    assert report.notes == ["the unfinished file was of another input or other options: begun anew"]
-    assert (content(tmp_path / "out.h5") == killable[1]) == (change == "input")
+    os.utime(source, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with PartFile(out, resume=True) as part:
+        assert part.state["verified"]
+    assert main(command) == 0
+    assert content(out) == killable[1]
 
 
 def test_an_older_file_stays_until_the_new_one_is_whole(tmp_path, killable):
@@ -1153,6 +1264,40 @@ def test_a_full_disk_ends_with_a_sentence(tmp_path):
     said = r"the run stopped: File too large: up to 0\.1 MB are needed in \S+ in all, and [\d,.]+ MB are free now\."
     assert re.search(said, result.stderr)
     assert not (tmp_path / "out.h5").exists()
+
+
+def _unmoved(file: h5py.File, kind: str) -> None:
+    numbers = np.random.default_rng(0).integers(0, 256, (400, 50_000), np.uint8)
+    if kind == "rows of any length":
+        data = file.create_dataset("other", (400,), h5py.vlen_dtype(np.uint8))
+        for row, values in enumerate(numbers):
+            data[row] = values
+    else:
+        file.create_dataset("other", data=numbers, chunks=(1, 50_000) if kind == "chunks" else None)
+
+
+@pytest.mark.parametrize("kind", ["chunks", "one piece", "rows of any length"])
+def test_a_full_disk_does_not_fill_the_memory(tmp_path, monkeypatch, kind):
+    """The first block that cannot be written ends the run: the other 19 MB of a dataset are not even read."""
+    resource = pytest.importorskip("resource", reason="Windows has no limit for the size of a file")
+    monkeypatch.setattr(rechunk_copy, "LARGE_BYTES", 2**20)
+    monkeypatch.setattr(rechunk_copy, "BLOCK_BYTES", 100_000)
+    monkeypatch.setattr(rechunk_rows, "BLOCK_BYTES", 100_000)
+    with h5py.File(make_foreign(tmp_path / "in.h5"), "a") as file:
+        _unmoved(file, kind)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    tracemalloc.start()
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limits[1]))
+        with pytest.raises(OSError, match="^.Errno 27. File too large: up to ") as caught:
+            quiet(tmp_path / "in.h5", tmp_path / "out.h5", images="pics", labels="labels")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        tracemalloc.stop()
+    assert caught.value.errno == errno.EFBIG
+    assert peak < 5e6
+    assert [path.name for path in tmp_path.iterdir()] == ["in.h5"]
 
 
 MEMORY = """
@@ -1258,3 +1403,29 @@ def test_an_interrupt_can_be_gone_on_from(tmp_path, capsys, monkeypatch):
     assert main([*command, "--resume"]) == 0
     quiet(source, tmp_path / "again.h5", images="pics", labels="labels")
     assert content(tmp_path / "out.h5") == content(tmp_path / "again.h5")
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_what_was_done(tmp_path, capsys, monkeypatch, stop):
+    """Ctrl-C and SIGTERM end the command with a sentence, and the rows that were written until then are kept."""
+    source, out = make_foreign(tmp_path / "in.h5", sorted_rows()), tmp_path / "out.h5"
+    write, calls = rechunk_rows.ScatteredRows.write, []
+
+    def stopped(self, rows, places):
+        write(self, rows, places)
+        calls.append(len(rows))
+        if len(calls) == 9:
+            os.kill(os.getpid(), stop)
+
+    monkeypatch.setattr(rechunk_rows, "BLOCK_BYTES", 5_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(rechunk_rows.ScatteredRows, "write", stopped)
+        assert main([str(source), str(out)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"rechunk: interrupted. Nothing was written under {out}. out.h5.part stays: --resume goes on with it."
+    )
+    with PartFile(out, resume=True) as part:
+        assert part.state["rows"]["pics"] >= sum(calls[:8])
+    assert main([str(source), str(out), "--resume"]) == 0
+    quiet(source, tmp_path / "again.h5")
+    assert content(out) == content(tmp_path / "again.h5")
