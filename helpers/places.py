@@ -8,6 +8,7 @@ compared with the file: inside it, as long as it should be, and not on top of an
 from __future__ import annotations
 
 import errno
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from helpers.layout import HDF5FileError, clear_damage, dataset_names
 
 MISSING = -1  # a chunk that was never written: HDF5 makes its rows from the fill value
 _FEWEST_CHUNKS = 2**20  # that a shape may ask for, however small the file is
+_MOST_OTHERS = 1000  # datasets that a chunk might lie on top of: 0.3 s
+_CUT_CHUNKS = 8  # looked into for pixels beyond the shape
+_CUT_BYTES = 2**25  # unpacked, of these chunks; one is looked into all the same
 _MOST_UNPACKED = 1100  # times its stored bytes: gzip ends at 1032, lzf at 88
 _FILTERS_THAT_PACK_SO = {
     h5py.h5z.FILTER_DEFLATE,
@@ -87,25 +91,29 @@ def find_places(data: h5py.Dataset, path: Path, name: str) -> Places | None:
     with clear_damage(path):
         places = _chunks(data, path, name, file_size) if layout == h5py.h5d.CHUNKED else _one_piece(data)
     _check(data, places, path, name, file_size)
+    if data.chunks is not None and not _has_header_checksum(data):
+        _check_nothing_beyond(data, places, path, name)
     return places
 
 
 def check_apart(data: h5py.Dataset, places: Places, path: Path, name: str) -> None:
     """Raise HDF5FileError when a chunk lies on top of another dataset of its file.
 
-    Only for files whose index has no checksum: those of the formats before HDF5 1.10.
+    Only for files whose index has no checksum: those of the formats before HDF5 1.10. Of the other datasets, 1,000
+    count; those in the same group come first.
     """
     if _has_checksum(data):
         return
-    others = list(_others(data))
-    if _overlap(_extents(places, _headers(data, others))):
+    begins, ends = _sorted_extents(places)
+    others = list(itertools.islice(_others(data), _MOST_OTHERS))
+    if _hits(begins, ends, _headers(data, others)):
         raise _untrue(path, name, "it lies on top of a header")
     for other in others:
         try:
             theirs = find_places(other, path, other.name)
         except HDF5FileError:  # it is told of when that dataset is read
             continue
-        if theirs is not None and _overlap(_extents(places, theirs)):
+        if theirs is not None and _hits(begins, ends, theirs):
             raise _untrue(path, name, f"it lies on top of {other.name.lstrip('/')}")
 
 
@@ -123,11 +131,12 @@ def _headers(data: h5py.Dataset, others: list[h5py.Dataset]) -> Places:
 
 
 def _others(data: h5py.Dataset) -> Iterator[h5py.Dataset]:
-    own = h5py.h5o.get_info(data.id).addr
-    for name in dataset_names(data.file):
-        link = data.file.get(name, getlink=True)
-        if isinstance(link, h5py.HardLink) and h5py.h5o.get_info(data.file[name].id).addr != own:
-            yield data.file[name]
+    own, group = h5py.h5o.get_info(data.id).addr, data.name.lstrip("/").rpartition("/")[0]
+    for name in sorted(dataset_names(data.file), key=lambda each: each.rpartition("/")[0] != group):
+        if isinstance(data.file.get(name, getlink=True), h5py.HardLink):
+            other = data.file[name]
+            if h5py.h5o.get_info(other.id).addr != own:
+                yield other
 
 
 def _one_piece(data: h5py.Dataset) -> Places:
@@ -168,7 +177,8 @@ def _check(data: h5py.Dataset, places: Places, path: Path, name: str, file_size:
     outside = (offsets < 0) | (sizes < 0) | (offsets > file_size) | (sizes > file_size - offsets)
     if outside.any():
         raise _untrue(path, name, f"it has a chunk at byte {offsets[outside][0]:,} of {file_size:,}")
-    if _overlap(_extents(places)):
+    begins, ends = _sorted_extents(places)
+    if (ends[:-1] > begins[1:]).any():
         raise _untrue(path, name, "two of its chunks lie on top of each other")
     unpacked = data.nbytes if data.chunks is None else math.prod(data.chunks) * data.id.get_type().get_size()
     if h5py.check_vlen_dtype(data.dtype) is not None or not len(sizes):
@@ -180,23 +190,72 @@ def _check(data: h5py.Dataset, places: Places, path: Path, name: str, file_size:
         raise _untrue(path, name, f"no filter packs {unpacked:,} bytes into {sizes.min():,}")
 
 
+def _has_header_checksum(data: h5py.Dataset) -> bool:
+    return h5py.h5o.get_info(data.id).hdr.version >= 2
+
+
+def _check_nothing_beyond(data: h5py.Dataset, places: Places, path: Path, name: str) -> None:
+    """Refuse images of which chunks hold more than the shape shows, as after one flipped bit in the shape.
+
+    Where a shape has room to grow, the last chunk of an axis can reach beyond it, and HDF5 keeps fill values there. A
+    look into a few chunks tells, because damage to the shape cuts all images alike.
+    """
+    for number in _cut_chunks(data, places):
+        corner = tuple(
+            int(at) * side for at, side in zip(np.unravel_index(number, places.grid), data.chunks, strict=True)
+        )
+        try:
+            chunk = _whole_chunk(data, corner)
+        except (OSError, RuntimeError, ValueError):  # it is told of when its rows are read
+            continue
+        shown = tuple(slice(0, side - first) for side, first in zip(data.shape, corner, strict=True))
+        chunk[shown] = 0
+        if ((chunk != 0) & (chunk != data.fillvalue)).any():
+            raise _untrue(path, name, f"its chunks hold more than its shape {data.shape} shows")
+
+
+def _cut_chunks(data: h5py.Dataset, places: Places) -> list[int]:
+    """Numbers of a few stored chunks that reach beyond the shape of an image, along an axis with room to grow."""
+    at_the_edge = np.zeros(places.grid, bool)
+    for axis in range(1, data.ndim) if data.dtype.kind in "ui" else ():
+        side, most = data.shape[axis], data.maxshape[axis]
+        if side % data.chunks[axis] and (most is None or most > side):
+            at_the_edge[(slice(None),) * axis + (-1,)] = True
+    numbers = np.flatnonzero(at_the_edge.ravel() & (places.offsets != MISSING))
+    few = max(1, min(_CUT_CHUNKS, _CUT_BYTES // (math.prod(data.chunks) * data.dtype.itemsize)))
+    return numbers[:: max(1, len(numbers) // few)][:few].tolist()
+
+
+def _whole_chunk(data: h5py.Dataset, corner: tuple[int, ...]) -> np.ndarray:
+    """A stored chunk with what lies beyond the shape, which HDF5 shows only where the shape is the chunk's."""
+    with h5py._objects.phil:  # as in check_found
+        mask, stored = data.id.read_direct_chunk(corner)
+    with h5py.File("a chunk", "w", driver="core", backing_store=False) as memory:
+        space = h5py.h5s.create_simple(data.chunks)
+        one = h5py.h5d.create(memory.id, b"chunk", data.id.get_type(), space, data.id.get_create_plist())
+        one.write_direct_chunk((0,) * data.ndim, stored, mask)
+        return h5py.Dataset(one)[:]
+
+
 def _filters(data: h5py.Dataset) -> set[int]:
     created = data.id.get_create_plist()
     return {created.get_filter(number)[0] for number in range(created.get_nfilters())}
 
 
-def _extents(*places: Places) -> tuple[np.ndarray, np.ndarray]:
-    stored = [each.offsets != MISSING for each in places]
-    return (
-        np.concatenate([each.offsets[there] for each, there in zip(places, stored, strict=True)]),
-        np.concatenate([each.sizes[there] for each, there in zip(places, stored, strict=True)]),
-    )
-
-
-def _overlap(extents: tuple[np.ndarray, np.ndarray]) -> bool:
-    offsets, sizes = extents
+def _sorted_extents(places: Places) -> tuple[np.ndarray, np.ndarray]:
+    """First byte of each stored chunk and the one after its last, in the order of the file: (stored,) int64 each."""
+    stored = places.offsets != MISSING
+    offsets, sizes = places.offsets[stored], places.sizes[stored]
     order = np.argsort(offsets, kind="stable")
-    return bool((offsets[order][:-1] + sizes[order][:-1] > offsets[order][1:]).any())
+    return offsets[order], offsets[order] + sizes[order]
+
+
+def _hits(begins: np.ndarray, ends: np.ndarray, others: Places) -> bool:
+    """Whether other chunks share a byte with these, which are sorted and do not overlap each other."""
+    stored = others.offsets != MISSING
+    offsets, sizes = others.offsets[stored], others.sizes[stored]
+    before = np.searchsorted(begins, offsets + sizes) - 1  # the last that begins before the other one ends
+    return bool((ends[before[before >= 0]] > offsets[before >= 0]).any())
 
 
 def _untrue(path: Path, name: str, reason: str) -> HDF5FileError:

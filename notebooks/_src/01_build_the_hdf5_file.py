@@ -779,8 +779,8 @@ with h5py.File("data/safe.h5", "r") as file:
 # of the checkpoint; the 100 that came later were gone, without half a row left behind, and we appended them once more.
 # (`.journal` makes this possible: before a byte of the checkpoint changes, its old value is noted there.)
 #
-# With `build_hdf5` you do not have to think of it. It makes a checkpoint every 256 MB of pixels, and one more when it
-# stops by itself. Let it stop at a broken picture, instead of skipping it; careful people like that:
+# With `build_hdf5` you do not have to think of it. It makes a checkpoint every few hundred pictures, and one more when
+# it stops by itself. Let it stop at a broken picture, instead of skipping it; careful people like that:
 
 # %%
 from data_scripts.build_hdf5 import BrokenImageError

@@ -29,10 +29,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+from photos import content, names
 from tqdm import tqdm
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from photos import content, names  # noqa: E402 - it lies in the folder above
 
 from data_scripts.make_toy_food import make_toy_food
 from helpers.inspector import inspect_file
@@ -45,6 +43,7 @@ STORAGES = {
 KINDS = ["SIGKILL, all", "SIGKILL, parent", "full disk", "size limit"]
 CLASSES, PER_CLASS, BROKEN = 8, 100, 12  # pictures
 SIZE = 64  # pixels: 12 kB a row
+OF_THIS_RUN = ("  resumed: ", "  there was nothing to resume")  # lines of a report that an unbroken build has not
 GONE_S = 5.0  # until the last worker must have ended
 END_S = 120.0  # for one build; it takes about a second
 OLDER = b"an older file"
@@ -199,7 +198,7 @@ class Builder:
             lines = report.read_text(encoding="utf-8").splitlines()[1:]
             found = re.fullmatch(r"  resumed: the first (\d+) pictures were done before", lines[2])
             build.resumed_at = int(found[1]) if found else None
-            build.unequal |= [line for line in lines if not line.startswith("  resumed: ")] != self.whole[
+            build.unequal |= [line for line in lines if not line.startswith(OF_THIS_RUN)] != self.whole[
                 build.storage
             ].report
 

@@ -115,9 +115,9 @@ def test_images_cut_by_their_shape_are_refused(tmp_path):
     shape = struct.pack("<8Q", 103, *IMAGE_SHAPE, 103, *IMAGE_SHAPE)
     assert content.count(shape) == 1
     path.write_bytes(content.replace(shape, struct.pack("<8Q", 103, 8, 16, 3, 103, *IMAGE_SHAPE)))
-    with pytest.raises(LayoutError) as caught:
+    with pytest.raises(HDF5FileError) as caught:
         BatchSource(path)
     assert str(caught.value) == (
-        f"train_img in {path} has shape (103, 8, 16, 3), but was made for (103, 16, 16, 3). Most likely the file is "
-        "damaged. Copy or build it again."
+        f"the index of train_img in {path} is damaged: its chunks hold more than its shape (103, 8, 16, 3) shows. Copy "
+        "or build the file again."
     )

@@ -2,6 +2,8 @@
 
 import signal
 import struct
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -51,9 +53,14 @@ EXITS = {
     -signal.SIGSEGV: "HDF5 ends the process with SIGSEGV",
     -signal.SIGXCPU: "HDF5 goes round in a circle",
     3: "HDF5 asks for more than 256 MB of memory",
-    1: "",  # Python's own troubles: whoever reads the file meets them, if they come from it
     0: "",
 }
+NOT_KNOWN = [
+    1,  # Python's own troubles: whoever reads the file meets them, if they come from it
+    -signal.SIGKILL,  # the system ran out of memory
+    -signal.SIGTERM,
+    None,  # no child could be started, or it did not come back
+]
 
 
 @pytest.mark.parametrize("code", EXITS)
@@ -62,6 +69,30 @@ def test_each_end_of_the_child_has_its_words(coded_file, monkeypatch, code):
     monkeypatch.setattr(first_look, "run", lambda path: code)
     with h5py.File(coded_file) as file:
         assert first_look.danger(file) == EXITS[code]
+
+
+@pytest.mark.parametrize("code", NOT_KNOWN)
+def test_a_child_without_an_answer_is_no_damage_and_asked_again(coded_file, monkeypatch, code):
+    """Somebody ended the child, or the disk slept: the file passes, and the next opening looks again."""
+    codes = [-signal.SIGSEGV, code]
+    monkeypatch.setattr(first_look, "run", lambda path: codes.pop())
+    with h5py.File(coded_file) as file:
+        assert first_look.danger(file) == ""
+        assert first_look.danger(file) == "HDF5 ends the process with SIGSEGV"
+
+
+@pytest.mark.parametrize("failure", [subprocess.TimeoutExpired("python", 120.0), OSError("no process"), None])
+def test_a_child_that_does_not_come_back_has_no_exit_code(coded_file, monkeypatch, looker, failure):
+    """A time-out, a process that cannot be started, and a Python that does not know its own place."""
+
+    def fails(*_, **__):
+        raise failure
+
+    if failure is None:
+        monkeypatch.setattr(sys, "executable", "")
+    else:
+        monkeypatch.setattr(subprocess, "run", fails)
+    assert looker.alone(str(coded_file)) is None
 
 
 def test_the_answer_is_kept_until_the_file_changes(coded_file, monkeypatch):
@@ -111,3 +142,45 @@ def test_the_names_are_those_of_the_kit():
 def test_a_good_file_passes_in_a_child_of_its_own(coded_file, looker):
     """Started as a script, as outside of these tests, the child has no objection."""
     assert looker.alone(str(coded_file)) == 0
+
+
+def groups_in_groups(path):
+    """3,000 groups, each in the one before: HDF5 takes longer for each of them."""
+    with h5py.File(path, "w") as file:
+        group = file
+        for _ in range(3000):
+            group = group.create_group("g")
+
+
+def many_attributes(path):
+    """30 groups of 5,000 numbers; a walk through all of them takes 7 s."""
+    space = h5py.h5s.create(h5py.h5s.SCALAR)
+    with h5py.File(path, "w") as file:
+        first = file.create_group("first")
+        for number in range(5000):
+            h5py.h5a.create(first.id, b"%d" % number, h5py.h5t.NATIVE_INT32, space)
+        for number in range(29):
+            file.copy(first, f"copy {number}")
+
+
+@pytest.mark.parametrize("make", [groups_in_groups, many_attributes])
+def test_a_large_file_is_no_damaged_one(tmp_path, looker, make):
+    """The walk through a sound file of any size ends by itself, in a child of its own."""
+    make(tmp_path / "large.h5")
+    assert looker.alone(str(tmp_path / "large.h5")) == 0
+
+
+UNDER_A_LIMIT = """
+import resource, sys
+from helpers import first_look
+resource.setrlimit(resource.RLIMIT_CPU, (3, 3))
+print([first_look.run(path) for path in sys.argv[1:]])
+"""
+
+
+def test_limits_that_cannot_be_raised_are_kept(tmp_path, hostile_file):
+    """Where a process may have 3 s of CPU time, a sound file passes all the same, and a circle is told from it."""
+    groups_in_groups(tmp_path / "large.h5")
+    command = [sys.executable, "-c", UNDER_A_LIMIT, str(tmp_path / "large.h5"), str(hostile_file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"[0, {-signal.SIGXCPU}]\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -87,7 +88,7 @@ def test_attributes_of_a_kit_file(tmp_path):
 def test_attributes_of_a_foreign_file(tmp_path):
     """What a file does not say is None, never a guess."""
     path = foreign_file(tmp_path, x=np.zeros(3))
-    assert read_file_info(path) == layout.FileInfo(path, None, None, None, None, None, None, {})
+    assert read_file_info(path) == layout.FileInfo(path, *[None] * 7, {})
 
 
 def test_class_names_in_bytes_are_read(tmp_path):
@@ -115,7 +116,7 @@ def test_foreign_attributes_of_the_same_name_count_as_missing(tmp_path):
         file.create_group("valid_img")
         file.attrs["class_names"] = h5py.Empty("f")
         file.attrs["mean"] = [1.0, 2.0, 3.0, 4.0]
-    assert read_file_info(path) == layout.FileInfo(path, None, None, None, None, None, None, {"train": 0})
+    assert read_file_info(path) == layout.FileInfo(path, *[None] * 7, {"train": 0})
 
 
 def test_foreign_names_and_groups(tmp_path):
@@ -413,3 +414,17 @@ def test_errors_can_be_caught_as_built_ins():
     assert issubclass(LayoutError, ValueError)
     assert issubclass(DatasetNotFoundError, KeyError)
     assert issubclass(IncompleteFileError, LayoutError)
+
+
+def test_rows_in_one_piece_have_no_room_to_grow(tmp_path):
+    """HDF5 makes no such dataset: its shape was damaged, and each image would be read from the wrong place."""
+    path = foreign_file(tmp_path, x=np.zeros((4, *SHAPE), np.uint8), y=np.zeros(4, int))
+    shape, content = struct.pack("<8Q", 4, *SHAPE, 4, *SHAPE), path.read_bytes()
+    assert content.count(shape) == 1
+    path.write_bytes(content.replace(shape, struct.pack("<8Q", 4, 5, 8, 3, 4, *SHAPE)))
+    with pytest.raises(LayoutError) as raised:
+        read_split_info(path, images="x", labels="y")
+    assert str(raised.value) == (
+        f"x in {path} has shape (4, 5, 8, 3), but was made for (4, 6, 8, 3). Most likely the file is damaged. Copy or "
+        "build it again."
+    )

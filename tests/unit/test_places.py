@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from coded import IMAGE_SHAPE, make_coded_file
 
-from helpers.layout import HDF5FileError
+from helpers import places
+from helpers.layout import HDF5FileError, read_split_info
 from helpers.places import MISSING, check_apart, find_places
 from helpers.reader import RowReader
 
@@ -137,6 +138,47 @@ def test_a_chunk_that_lies_where_it_cannot_is_an_error(tmp_path, case, compressi
     )
 
 
+def test_it_lies_on_top_of_a_far_piece(tmp_path):
+    """A chunk in the middle of a long dataset, whose rows another short one follows, is seen as well."""
+    path = make_coded_file(tmp_path / "coded.h5", rows={"train": 8, "valid": 3})
+    with h5py.File(path, "r+") as file:
+        file["long"] = np.full(100_000, 7, np.uint8)
+        middle = file["long"].id.get_offset() + 50_000
+    replace_once(path, number(chunk_offset(path, 5)), number(middle))
+    with pytest.raises(HDF5FileError, match="it lies on top of long"):
+        RowReader(path, "train_img")
+
+
+def test_other_datasets_are_compared_in_linear_time(tmp_path):
+    """Hundreds of small datasets beside many chunks: the chunks are sorted once, not once for each of them."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.ones((100, 2), np.uint8), chunks=(1, 2))
+        for other in range(200):
+            file[f"other {other}"] = np.arange(3)
+    sorts = []
+    with h5py.File(path) as file, pytest.MonkeyPatch.context() as patch:
+        found = find_places(file["x"], path, "x")
+        argsort = np.argsort
+        patch.setattr(np, "argsort", lambda values, **options: sorts.append(len(values)) or argsort(values, **options))
+        check_apart(file["x"], found, path, "x")
+    assert (sorts.count(100), set(sorts)) == (1, {100, 1})  # the others sort their one piece
+
+
+def test_datasets_of_the_same_group_come_first(tmp_path, monkeypatch):
+    """Of many others a stated number is looked at: the labels beside the images are among them."""
+    monkeypatch.setattr(places, "_MOST_OTHERS", 3)
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        for other in range(5):
+            file[f"a/{other}"] = np.arange(3)
+        file["food/x"], file["food/y"] = np.ones((4, 2)), np.ones(4)
+        looked = []
+        monkeypatch.setattr(places, "find_places", lambda data, *_: looked.append(data.name))
+        check_apart(file["food/x"], places.Places(*[np.array([0])] * 3, (4, 2), (1, 1)), path, "food/x")
+    assert looked == ["/food/y", "/a/0", "/a/1"]
+
+
 def test_other_datasets_that_are_damaged_do_not_matter(coded_file):
     """Training on one split goes on when the index of another is damaged."""
     replace_once(coded_file, number(chunk_offset(coded_file, 5, "test_img")), number(2**40))
@@ -198,3 +240,66 @@ def test_a_shape_smaller_than_its_chunks_is_an_error(tmp_path):
         f"the index of x in {path} is damaged: its shape (5, 50, 16, 3) cannot grow to the size of its chunks, "
         "(1, 99, 16, 3). Copy or build the file again."
     )
+
+
+GROWN = {
+    "chunks of the images": {"chunks": (1, 13, 16, 3)},
+    "chunks of the largest image": {"chunks": (2, 16, 16, 3), "compression": "gzip", "fillvalue": 9},
+    "pieces": {"chunks": (2, 5, 6, 3), "compression": "lzf", "shuffle": True},
+    "any size": {"chunks": (1, 16, 16, 3), "maxshape": (None, None, None, 3)},
+}
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+@pytest.mark.parametrize("case", GROWN)
+def test_images_with_room_to_grow_are_served(tmp_path, case, libver):
+    """A sound file whose largest shape is beyond that of its images, grown or shrunk to it, reads as it was stored."""
+    path = tmp_path / "x.h5"
+    images = np.random.default_rng(0).integers(1, 256, (5, 13, 16, 3), np.uint8)
+    with h5py.File(path, "w", libver=libver) as file:
+        options = {"maxshape": (None, 16, 16, 3), **GROWN[case]}
+        file.create_dataset("x", data=images, **options)
+        shrunk = file.create_dataset("shrunk", (5, 16, 16, 3), "u1", **options)
+        shrunk[:] = 7
+        shrunk.resize(images.shape)
+        shrunk[:] = images
+        file["y"] = np.arange(5)
+    for name in ("x", "shrunk"):
+        assert read_split_info(path, images=name, labels="y").image_shape == (13, 16, 3)
+        with RowReader(path, name) as reader:
+            np.testing.assert_array_equal(reader.read(range(5)), images)
+
+
+@pytest.mark.parametrize("side", [8, 15])
+@pytest.mark.parametrize("case", GROWN)
+def test_images_cut_by_a_damaged_shape_are_an_error(tmp_path, case, side):
+    """One number of the shape that became smaller: chunks beyond it, or pixels in them, are there to tell."""
+    path = tmp_path / "x.h5"
+    images = np.random.default_rng(0).integers(1, 256, (5, 16, 16, 3), np.uint8)
+    options = {"maxshape": (None, 16, 16, 3), **GROWN[case]}
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=images, **options)
+    with h5py.File(path) as file:
+        most = b"".join(number(2**64 - 1 if side is None else side) for side in file["x"].maxshape)
+    shape = struct.pack("<4Q", *images.shape) + most
+    replace_once(path, shape, struct.pack("<4Q", 5, side, 16, 3) + most)
+    with pytest.raises(HDF5FileError) as caught:
+        RowReader(path, "x")
+    assert str(caught.value).startswith(f"the index of x in {path} is damaged: ")
+    assert f"(5, {side}, 16, 3)" in str(caught.value)
+
+
+def test_a_damaged_chunk_at_the_edge_is_told_of_when_it_is_read(tmp_path):
+    """The look beyond the shape leaves it to the reader: all other rows are served."""
+    path = tmp_path / "x.h5"
+    images = np.random.default_rng(0).integers(1, 256, (5, 13, 16, 3), np.uint8)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=images, chunks=(1, 16, 16, 3), maxshape=(5, 16, 16, 3), compression="gzip")
+        place = file["x"].id.get_chunk_info(2).byte_offset
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(bytes(8))
+    with RowReader(path, "x") as reader:
+        np.testing.assert_array_equal(reader.read([0, 1, 3, 4]), images[[0, 1, 3, 4]])
+        with pytest.raises(HDF5FileError):
+            reader.read([2])
