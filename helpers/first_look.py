@@ -32,7 +32,7 @@ _TOO_MUCH_MEMORY = 3  # exit code
 _FAULTS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGXCPU")  # SIGKILL or SIGTERM come from others
 
 # What the kit asks for by name (helpers.layout), also where a list of all names cannot be had.
-ATTRIBUTES = ("class_names", "mean", "seed", "source", "kit_version", "complete", "image_shape")
+ATTRIBUTES = ("class_names", "mean", "seed", "source", "source_digest", "kit_version", "complete", "image_shape")
 DATASETS = tuple(f"{split}_{kind}" for split in ("train", "valid", "test") for kind in ("img", "labels", "crc32"))
 
 

@@ -228,13 +228,18 @@ def _outcome(folder: Path, code: int, peak_mb: float, duration: float, timed_out
     return Outcome(
         exit_code=code,
         signal=signal.Signals(-code).name if code < 0 else None,
-        last_error_line=clean(report.get("error_line") or (lines[-1] if lines else ""), folder),
+        last_error_line=clean(report.get("error_line") or _last_line(lines), folder),
         peak_mb=round(max(peak_mb, report.get("peak_mb", 0.0)), 1),
         seconds=round(duration, 3),
         output=output,
         timed_out=timed_out,
         result=result,
     )
+
+
+def _last_line(lines: list[str]) -> str:
+    """The last one; where workers die in turn, the one that most of them wrote: two at a time write into each other."""
+    return max(enumerate(lines), key=lambda item: (lines.count(item[1]), item[0]), default=(0, ""))[1]
 
 
 def _wrapped(line: str) -> str:

@@ -5,7 +5,7 @@
 #     gpu: not needed
 #     files: data/toy_food_8x250_64px_seed0_drawing1.h5 (25 MB)
 #     max_minutes: 3
-#     max_memory_mb: 1000
+#     max_memory_mb: 1100
 # ---
 
 # %% [markdown]
@@ -53,6 +53,8 @@ for name in file:
     print(name, file[name].shape, file[name].dtype)
 
 # %% [markdown]
+# (`crc32` are the check sums of lesson 01. Training does not read them.)
+#
 # The model is small on purpose. It shrinks each image to 16 x 16 first, so that a step takes milliseconds even on a
 # laptop, as a step of a large model does on a GPU. Its first layer scales the bytes to about -1 to 1, so a saved model
 # takes its scaling along. `compile` sets how it learns: the optimizer (Adam), the loss, and what else to report.

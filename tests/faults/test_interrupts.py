@@ -88,6 +88,7 @@ print([line for line in open("/proc/self/maps") if "memfd:" in line])
 
 def test_a_kernel_that_is_interrupted_trains_again(coded_file):
     """A notebook cell with training is interrupted; the next cell trains; the kernel then leaves nothing behind."""
+    before = set(psutil.Process().children(recursive=True))  # of other tests
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel()
     client = manager.client()
@@ -101,17 +102,12 @@ def test_a_kernel_that_is_interrupted_trains_again(coded_file):
         assert _run(client, LOOK) == ("[]\n[]\n[]\n", None)
         assert _run(client, TRAIN.format(epochs=2)) == ("training\nepochs 2\n", None)
         assert _run(client, LOOK) == ("[]\n[]\n[]\n", None)
-        family = [child for child in psutil.Process().children(recursive=True) if lives(child)]
+        family = [child for child in psutil.Process().children(recursive=True) if lives(child) and child not in before]
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=False)
         manager.cleanup_resources()
-    assert still_there([child for child in family if child.pid != _trainer_pid()], ERROR_LIMIT_S) == []
-
-
-def _trainer_pid() -> int:
-    found = [child.pid for child in psutil.Process().children() if "trainer.py" in " ".join(child.cmdline())]
-    return found[0] if found else 0
+    assert still_there(family, ERROR_LIMIT_S) == []
 
 
 def _run(client, code: str, interrupt=None) -> tuple[str, str | None]:

@@ -260,6 +260,19 @@ def test_last_error_line_of_a_killed_child():
     assert outcome.last_error_line == "KeyError: 'images'"
 
 
+def test_error_lines_that_run_into_each_other_are_not_the_last_one():
+    """Two workers that die at a time write into each other; what most of them wrote is the error."""
+    outcome = run_in_child(
+        """
+        import sys
+        for line in ("KeyError: 'a'", "KeyError: 'a'", "KeyErrorKeyError: : 'a''a'"):
+            print(line, file=sys.stderr)
+        sys.exit(1)
+        """
+    )
+    assert outcome.last_error_line == "KeyError: 'a'"
+
+
 def test_output_that_c_code_writes_is_caught():
     """What goes straight to the file descriptor is in the output, not on the notebook's terminal."""
     assert run_in_child("import os; os.write(2, b'from C')").output == "from C"

@@ -132,8 +132,8 @@ def test_files_with_checksums_and_no_loose_texts_need_no_look(tmp_path, monkeypa
 
 def test_the_names_are_those_of_the_kit():
     """The child imports nothing of the kit, and knows the same names."""
-    own = (layout.CLASS_NAMES, layout.MEAN, layout.SEED, layout.SOURCE, layout.VERSION, layout.COMPLETE)
-    assert (*own, layout.IMAGE_SHAPE) == first_look.ATTRIBUTES
+    own = (layout.CLASS_NAMES, layout.MEAN, layout.SEED, layout.SOURCE, layout.SOURCE_DIGEST)
+    assert (*own, layout.VERSION, layout.COMPLETE, layout.IMAGE_SHAPE) == first_look.ATTRIBUTES
     datasets = [(layout.image_dataset(split), layout.label_dataset(split)) for split in layout.SPLITS]
     pairs = [(images, labels, layout.crc_dataset(images)) for images, labels in datasets]
     assert tuple(name for each in pairs for name in each) == first_look.DATASETS
