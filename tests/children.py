@@ -38,16 +38,16 @@ class RaisesOnRow:
 
 
 class KillsItselfOnRow(RaisesOnRow):
-    """An augmentation that ends its worker process at one row, as the system does when memory is short."""
+    """An augmentation that ends its worker process at one row: as the system does when memory is short, or by itself."""
 
-    def __init__(self, row: int):
+    def __init__(self, row: int, exit_code: int | None = None):
         super().__init__(row)
-        self.parent = os.getpid()
+        self.parent, self.exit_code = os.getpid(), exit_code
 
     def __call__(self, image, rng):
         del rng
         if rows_of(image[None])[0] == self.row and os.getpid() != self.parent:
-            os.kill(os.getpid(), signal.SIGKILL)
+            end_at_once(self.exit_code)
         return image
 
 
@@ -59,6 +59,23 @@ class SleepsOnRow(RaisesOnRow):
         if rows_of(image[None])[0] == self.row:
             time.sleep(1.0)
         return image
+
+
+class HangsOnRow(RaisesOnRow):
+    """An augmentation that never comes back from one row."""
+
+    def __call__(self, image, rng):
+        del rng
+        while rows_of(image[None])[0] == self.row:
+            time.sleep(0.01)
+        return image
+
+
+def end_at_once(exit_code: int | None = None) -> None:
+    """End this process without a word: by SIGKILL, or with an exit code."""
+    if exit_code is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(exit_code)
 
 
 class NeedsTwoError(Exception):

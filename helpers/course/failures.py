@@ -26,14 +26,14 @@ import cloudpickle
 import psutil
 
 from helpers.course.child import FUNCTION, REPORT, RESULT, SNIPPET, peak_memory_mb
-from helpers.known_errors import KnownError, explain
+from helpers.error_search import explain
+from helpers.known_errors import KnownError
 
 _POLL_S = 0.02  # also how often the peak memory of a child that gets killed is looked at
 _TRACKER_GRACE_S = 2.0  # it needs a few milliseconds, and Python to start when its processes were killed early
 _START_S = 120  # for what comes before the clock of a lab starts: imports of Keras on a busy machine
 _ERROR_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|StopIteration)(?::.*)?$", re.MULTILINE)
 _OUTPUT = "output"  # name of the file that catches what the child and its children print
-_WIDTH = 74  # characters; JupyterLab breaks longer lines in the middle of a word where the window is 800 pixels wide
 _CRASHES = {"SIGSEGV": " (a crash in C code)", "SIGABRT": " (C code gave up)", "SIGBUS": " (a crash in C code)"}
 
 
@@ -57,16 +57,20 @@ class Outcome:
 
     @property
     def diagnosis(self) -> KnownError | None:
-        """What the kit knows about the last error line; None when there is none, or it is not in the table."""
-        return explain(self.last_error_line) if self.last_error_line else None
+        """What the kit knows about the last error line, or a crash; None when it is not in the table.
+
+        Its ``str()`` is the diagnosis card: what happened, why, where to look, the fix, and the section that shows it.
+        """
+        if self.last_error_line:
+            return explain(self.last_error_line)
+        return explain("Segmentation fault") if self.signal in {"SIGSEGV", "SIGBUS"} else None
 
     def __str__(self) -> str:
         lines = [self._ending()]
         if self.last_error_line:
             lines.append(f"Last error line: {self.last_error_line}")  # in one piece, for those who search for it
         if self.diagnosis:
-            lines.append(_wrapped(f"Meaning: {self.diagnosis.meaning}"))
-            lines.append(_wrapped(f"What to do: {self.diagnosis.advice}"))
+            lines.append(str(self.diagnosis))
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -240,10 +244,6 @@ def _outcome(folder: Path, code: int, peak_mb: float, duration: float, timed_out
 def _last_line(lines: list[str]) -> str:
     """The last one; where workers die in turn, the one that most of them wrote: two at a time write into each other."""
     return max(enumerate(lines), key=lambda item: (lines.count(item[1]), item[0]), default=(0, ""))[1]
-
-
-def _wrapped(line: str) -> str:
-    return textwrap.fill(line, _WIDTH, subsequent_indent="  ")
 
 
 def clean(text: str, folder: Path) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import error_index
 import nbformat
 from lesson_lint import lint
 from lesson_run import Run, execute
@@ -80,7 +81,7 @@ def choose(lessons: list[Lesson], names: list[str]) -> list[Lesson]:
 
 
 def build_all(course: Course, lessons: list[Lesson], *, fresh: bool, text_only: bool) -> int:
-    """Build each lesson, then README's table; goes on after a failed lesson, and returns 1 then."""
+    """Build each lesson, then README's table and the index of errors; goes on after a failed lesson, and returns 1 then."""
     faults = []
     for lesson in lessons:
         try:
@@ -88,6 +89,7 @@ def build_all(course: Course, lessons: list[Lesson], *, fresh: bool, text_only: 
         except BuildError as error:
             faults.append(str(error))
     write_readme(course)
+    write_error_index(course)
     return _report(faults)
 
 
@@ -187,7 +189,7 @@ def check(course: Course, lessons: list[Lesson]) -> list[str]:
     for path in sorted(course.notebooks.glob("*.ipynb")):
         if path not in known:
             faults.append(f"{path.name} has no source in {course.sources.name}/. Delete it, or write its source.")
-    return faults + _check_readme(course)
+    return faults + _check_readme(course) + _check_error_index(course)
 
 
 def _check_lesson(course: Course, lesson: Lesson) -> list[str]:
@@ -243,6 +245,24 @@ def _check_readme(course: Course) -> list[str]:
         return [f"{course.readme.name} has no place for the table of notebooks. Put {BEGIN} and {END} into it."]
     if text != course.readme.read_text(encoding="utf-8"):
         return [f"{course.readme.name} has an old table of notebooks. Run python notebooks/_src/build.py NAME --text."]
+    return []
+
+
+def write_error_index(course: Course) -> None:
+    """Bring ``notebooks/ERRORS.md`` up to date, where the course has one."""
+    path, text = _error_index(course)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        write_atomically(path, text)
+
+
+def _error_index(course: Course) -> tuple[Path, str]:
+    return course.notebooks / error_index.NAME, error_index.page([lesson.name for lesson in course.lessons()])
+
+
+def _check_error_index(course: Course) -> list[str]:
+    path, text = _error_index(course)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        return [f"{path.name} differs from helpers/known_errors.toml. Run python notebooks/_src/build.py NAME --text."]
     return []
 
 

@@ -53,10 +53,18 @@ ENDINGS = [
     ("code", "exit_code", "name", "text"), [case[1:] for case in ENDINGS], ids=[case[0] for case in ENDINGS]
 )
 def test_each_ending_has_its_own_words(code, exit_code, name, text):
-    """Exit code, signal and the printed text tell how the child ended."""
+    """Exit code, signal and the printed text tell how the child ended; a card follows where the ending is known."""
     outcome = run_in_child(code)
-    assert (outcome.exit_code, outcome.signal, str(outcome)) == (exit_code, name, text)
-    assert repr(outcome) == text
+    said = str(outcome).removesuffix(f"\n{outcome.diagnosis}")
+    assert (outcome.exit_code, outcome.signal, said) == (exit_code, name, text)
+    assert repr(outcome) == str(outcome)
+
+
+@linux_only
+def test_a_crash_has_a_card():
+    """A child that died without a word is still explained where its signal says enough."""
+    assert run_in_child("import ctypes; ctypes.string_at(0)").diagnosis.code == "crash-in-c-code"
+    assert run_in_child("raise SystemExit(3)").diagnosis is None
 
 
 def test_time_limit_stops_child_and_grandchildren():
@@ -281,13 +289,15 @@ def test_output_that_c_code_writes_is_caught():
 def test_known_error_is_explained_under_the_outcome():
     """What helpers.doctor knows about an error follows it, in lines that fit a small window; the error is not cut."""
     outcome = run_in_child("raise TypeError('h5py objects cannot be pickled')")
-    assert str(outcome).splitlines() == [
+    assert str(outcome).splitlines()[:4] == [
         "The child stopped with exit code 1.",
         "Last error line: TypeError: h5py objects cannot be pickled",
-        "Meaning: An open file or dataset is an attribute of something that is sent",
-        "  to a worker process.",
-        "What to do: Send the path; open in the worker at the first read; drop the",
-        "  handle in __getstate__. HDF5Sequence does so.",
+        "A3 · An open file cannot be pickled (handle-in-a-pickle)",
+        "  What happened: Something that is sent to a worker process holds an open",
+    ]
+    assert str(outcome).endswith(f"\n{outcome.diagnosis}")
+    assert [line[2:].split(":")[0] for line in str(outcome.diagnosis).splitlines()[1:] if line[2] != " "] == [
+        *("What happened", "Why", "Where to look", "Fix", "Shown in")
     ]
 
 
