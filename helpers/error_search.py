@@ -122,6 +122,7 @@ def find(text: str, limit: int = 3) -> list[Match]:
 class _Sentence:
     weights: dict[str, float]
     length: float
+    whole: float  # sum of its weights
     phrase: str  # its words in a row
     printed: bool  # a message, not a symptom
 
@@ -167,14 +168,13 @@ class _Index:
 
     def _sentence(self, text: str, *, printed: bool) -> _Sentence:
         weights = self._weights(Counter(_words(text)))
-        return _Sentence(weights, _length(weights), _phrase(text), printed)
+        return _Sentence(weights, _length(weights), sum(weights.values()), _phrase(text), printed)
 
     def _near(self, sentence: _Sentence, said: dict[str, float], length: float, phrase: str) -> float:
         common = said.keys() & sentence.weights.keys()
         cosine = sum(said[word] * sentence.weights[word] for word in common) / (length * sentence.length or 1)
-        whole = sum(sentence.weights.values())
-        share = sum(sentence.weights[word] for word in common) / whole if whole else 0
-        if not sentence.printed or whole < _LEAST_WEIGHT_OF_A_MESSAGE or share <= _ENOUGH_OF_A_MESSAGE:
+        share = sum(sentence.weights[word] for word in common) / (sentence.whole or 1)
+        if not sentence.printed or sentence.whole < _LEAST_WEIGHT_OF_A_MESSAGE or share <= _ENOUGH_OF_A_MESSAGE:
             share = 0
         return max(cosine, _NEARLY_QUOTED * share, _quoted(sentence.phrase, phrase))
 

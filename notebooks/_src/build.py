@@ -81,7 +81,7 @@ def choose(lessons: list[Lesson], names: list[str]) -> list[Lesson]:
 
 
 def build_all(course: Course, lessons: list[Lesson], *, fresh: bool, text_only: bool) -> int:
-    """Build each lesson, then README's table and the index of errors; goes on after a failed lesson, and returns 1 then."""
+    """Build each lesson, then README's table and the index of errors; goes on after a failed one: then 1."""
     faults = []
     for lesson in lessons:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import groupby
 
@@ -24,7 +25,7 @@ It takes a pasted error, a part of one, or what you see in your own words. (`--e
 standard input.)
 
 In the tables, `like this` is printed: a test provokes each of these texts, on the versions of requirements.txt, each
-time the tests run. "Like this" is what people see where nothing is printed. The last column is the section of the
+time the tests run. "Like this" is what people say that they see. The last column is the section of the
 course that makes it happen, explains and repairs it. Below the tables stand the [words of other versions and
 systems](#other-words).
 """
@@ -58,12 +59,15 @@ def _table(entries: list[KnownError], lessons: list[str]) -> str:
 
 
 def _seen(entry: KnownError) -> str:
-    return _joined(entry.texts, _code) or _joined(entry.symptoms[:_SYMPTOMS_SHOWN], _spoken)
+    return "<br>".join(filter(None, (_joined(entry.texts, _code), _joined(entry.symptoms[: _shown(entry)], _spoken))))
+
+
+def _shown(entry: KnownError) -> int:
+    return 1 if entry.texts else _SYMPTOMS_SHOWN
 
 
 def _said(entry: KnownError) -> str:
-    first = 0 if entry.texts else _SYMPTOMS_SHOWN
-    return _joined(entry.symptoms[first : first + _SYMPTOMS_SHOWN], _spoken)
+    return _joined(entry.symptoms[_shown(entry) : _shown(entry) + _SYMPTOMS_SHOWN], _spoken)
 
 
 def _joined(texts: tuple[str, ...], shown: Callable[[str], str]) -> str:
@@ -82,7 +86,8 @@ def _code(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    """Text as it is: what Markdown takes for marks is escaped."""
+    return re.sub(r"([|_*`~\[\]])", r"\\\1", text).replace("<", "&lt;")
 
 
 def _link(taught: str, lessons: list[str]) -> str:

@@ -1,0 +1,38 @@
+"""The index of errors: one page, made from the table, whose links lead to the sections that they name."""
+
+import re
+
+import nbformat
+import pytest
+from build import COURSE
+from error_index import NAME, page
+
+from helpers.known_errors import known_errors
+
+LESSONS = [lesson.name for lesson in COURSE.lessons()]
+TEXT = (COURSE.notebooks / NAME).read_text(encoding="utf-8")
+
+
+def test_the_page_is_that_of_the_table():
+    """What is stored is what the table makes today."""
+    assert page(LESSONS) == TEXT
+
+
+def test_every_row_has_all_its_cells():
+    """Pipes and marks inside texts do not break a table: five cells a row, three in the last table."""
+    rows = [line for line in TEXT.splitlines() if re.match(r"\| [A-I]\d+ \|", line)]
+    counts = [len(re.findall(r"(?<!\\)\|", row)) - 1 for row in rows]
+    assert counts == [5] * len(known_errors()) + [3] * len(known_errors())
+
+
+@pytest.mark.parametrize("number", sorted({entry.number for entry in known_errors()}))
+def test_links_lead_to_a_section(number):
+    """The link of an entry is the address that JupyterLab gives to the heading of its section."""
+    for entry in known_errors():
+        if entry.number != number:
+            continue
+        link = re.search(re.escape(f"[{entry.taught}](") + r"([^)]*)\)", TEXT)[1]
+        name, anchor = link.split("#")
+        cells = nbformat.read(COURSE.notebooks / name, as_version=4).cells
+        headings = [line[3:] for cell in cells for line in cell.source.splitlines() if line.startswith("## ")]
+        assert anchor in {heading.replace(" ", "-").replace("`", "") for heading in headings}
