@@ -20,11 +20,15 @@ from helpers.known_errors import KnownError, errors_elsewhere, known_errors
 _LEAST_SCORE = 0.2
 _LEAST_SCORE_OF_A_PASTE = 0.4  # a text with "SomeError: " in it is a quotation, and should be near to one of ours
 _LEAST_WEIGHT = 6.3  # of the words in common: two or three rare ones
+_SHARE_OF_A_TITLE = 0.75  # by weight, of a short text that has all of its few words in common
+_LEAST_SCORE_OF_A_TITLE = 0.3
+_LEAST_WEIGHT_OF_A_TITLE = 4.0
 _LEAST_WORDS = 2
 _ENOUGH_OF_A_MESSAGE = 0.7  # share of a printed message, by weight, that makes a long paste a quotation of it
 _LEAST_WEIGHT_OF_A_MESSAGE = 7.0
 _PHRASE_WORDS = 3  # so many words of a message in a row are a quotation
 _PART_QUOTED = 0.9
+_LONGEST, _WORTH_OF_A_WORD = 30, 0.02
 _NEARLY_QUOTED = 0.85
 _SATURATION, _LENGTH_SHARE = 1.2, 0.5  # k1 and b of BM25
 _BM25_TOP = _SATURATION + 1  # what one word can reach
@@ -33,6 +37,9 @@ _PASTE = re.compile(r"\b\w*(?:Error|Exception|Warning): ")
 _COMMON_ERRORS = re.compile(
     r"\b(?:Value|Type|Attribute|Runtime|Key|Index|Name|Import|ModuleNotFound|OS)Error\b|UserWarning"
 )
+
+_SPLIT_WORDS = re.compile(r"\b(dead|multi)[ -](lock|process|thread)", re.IGNORECASE)  # deadlock, multiprocessing
+_PLACES = {"imagedatagenerator": 0.4}  # say where it happens rather than what: they weigh less
 
 # Nobody searches for these, and Python's own names of errors say little about the cause.
 _STOP_WORDS = frozenset(
@@ -58,11 +65,11 @@ image images picture pictures photo photos photograph photographs pic pics img
 label labels target targets annotation
 row rows sample samples example examples item items record records
 file files h5 hdf5 h5py dataset datasets
-hang hangs freeze freezes frozen freezing stuck stall stalls stalled forever blocked blocks waits waiting standstill deadlock deadlocks deadlocked stands still
+hang hangs hanging freeze freezes freezed frozen freezing stuck stall stalls stalled forever blocked blocks waits waiting standstill deadlock deadlocks deadlocked stands still
 same identical equal duplicate duplicated duplicates twin twins repeat repeats repeated copies
 memory ram rss oom
-slow slowly slower crawl crawls crawling takes ages snail sluggish
-speed speedup faster fast throughput quicker quick
+slow slowly slower slowdown crawl crawls crawling takes ages snail sluggish
+speed speedup accelerate faster fast throughput quicker quick
 wrong garbage corrupt corrupted corruption scrambled junk nonsense noise garbled mangled
 die dies died dead killed kill kills vanished disappeared disappears terminated gone crash crashed crashes
 lock locks locked locking
@@ -73,6 +80,7 @@ class classes category categories
 weight weights
 interrupt interrupted stop stopped ctrl cancel abort
 checkpoint modelcheckpoint checkpoints
+fit fit_generator predict_generator evaluate_generator train_generator training trains trained
 smooth smoothed average averaged mean running
 gpu cuda card graphics video vram
 increase increases grow grows growing climb climbs climbing leak leaks leaking rises rising creeps
@@ -85,6 +93,9 @@ write written writing writes writer
 folder folders directory directories
 queue queues queued prefetch prefetched prefetching
 sort sorted ordered sorting
+truncated truncation truncate
+pickle pickled pickling picklable pickleable unpickle unpicklable
+index indices indexes indexing indexed
 share shared sharing inherit inherited inherits
 """  # noqa: E501 - one group a line
 
@@ -139,7 +150,9 @@ class _Index:
             for entry in self.entries
         }
         found = Counter(word for bag in self.bags.values() for word in bag)
-        self.rarity = {word: math.log(1 + len(self.bags) / count) for word, count in found.items()}
+        self.rarity = {
+            word: math.log(1 + len(self.bags) / count) * _PLACES.get(word, 1) for word, count in found.items()
+        }
         self.most = math.log(1 + len(self.bags))  # rarity of a word that no entry has
         self.mean_length = sum(map(Counter.total, self.bags.values())) / len(self.bags)
         self.sentences = {
@@ -163,8 +176,12 @@ class _Index:
             return True
         common = words.keys() & self.bags[entry].keys()
         weight = sum(self.rarity[word] for word in common)
-        least = _LEAST_SCORE_OF_A_PASTE if _PASTE.search(text) else _LEAST_SCORE
-        return score >= least and weight >= _LEAST_WEIGHT and len(common) >= _LEAST_WORDS
+        share = weight / sum(self.rarity.get(word, self.most) for word in words) if words else 0
+        if share >= _SHARE_OF_A_TITLE:
+            least, least_weight = _LEAST_SCORE_OF_A_TITLE, _LEAST_WEIGHT_OF_A_TITLE
+        else:
+            least, least_weight = _LEAST_SCORE_OF_A_PASTE if _PASTE.search(text) else _LEAST_SCORE, _LEAST_WEIGHT
+        return score >= least and weight >= least_weight and len(common) >= _LEAST_WORDS
 
     def _sentence(self, text: str, *, printed: bool) -> _Sentence:
         weights = self._weights(Counter(_words(text)))
@@ -198,9 +215,13 @@ def _length(weights: dict[str, float]) -> float:
 
 
 def _quoted(message: str, said: str) -> float:
-    """1.0 when what was said holds a sentence of the table word by word, less when it is a part of one."""
-    if message == said or (message.count(" ") + 1 >= _PHRASE_WORDS and f" {message} " in f" {said} "):
-        return 1.0
+    """1 and more when what was said holds a sentence of the table word by word, less when it is a part of one.
+
+    The longer the message the more: a wrapper such as "Graph execution error" stands around the error that counts.
+    """
+    words = message.count(" ") + 1
+    if message == said or (words >= _PHRASE_WORDS and f" {message} " in f" {said} "):
+        return 1.0 + min(words, _LONGEST) * _WORTH_OF_A_WORD
     return _PART_QUOTED if said.count(" ") + 1 >= _PHRASE_WORDS and f" {said} " in f" {message} " else 0.0
 
 
@@ -211,14 +232,14 @@ def _phrase(text: str) -> str:
 
 def _words(text: str) -> list[str]:
     """Stems of the words that say something; of names like ``MyGenerator`` and ``valid_img`` their parts, too."""
-    text = _COMMON_ERRORS.sub(" ", text)
+    text = _SPLIT_WORDS.sub(r"\1\2", _COMMON_ERRORS.sub(" ", text))
     parts_of_names = re.sub(r"([a-z])([A-Z])", r"\1 \2", " ".join(re.findall(r"\w*[a-z][A-Z]\w*", text)))
     found = []
     for word in re.findall(r"[a-z_][a-z0-9_]*|\d+", f"{text} {parts_of_names}".lower()):
         if word.isdigit():
             found += [word] if word in _ERRNO else []
         elif word not in _STOP_WORDS:
-            parts = word.strip("_").split("_") if "_" in word else []
+            parts = word.strip("_").split("_") if "_" in word and not word.endswith("_generator") else []
             found += [_canonical(part) for part in (word, *parts) if part and part not in _STOP_WORDS]
     return found
 

@@ -38,7 +38,7 @@ class RaisesOnRow:
 
 
 class KillsItselfOnRow(RaisesOnRow):
-    """An augmentation that ends its worker process at one row: as the system does when memory is short, or by itself."""
+    """An augmentation that ends its worker process at one row: by SIGKILL, as when memory is short, or by itself."""
 
     def __init__(self, row: int, exit_code: int | None = None):
         super().__init__(row)

@@ -192,20 +192,23 @@ print(locking(folder).line())
 # %% [markdown]
 # Outside a notebook, `python -m helpers.doctor` in the terminal makes all these checks.
 #
-# The doctor also knows the errors that people meet most often in this job. Give it the last line of an error:
+# The doctor also knows what goes wrong most often in this job. Give it the last line of an error:
 
 # %%
-import textwrap  # breaks long lines
+from helpers.error_search import explain  # looks in the table of known errors
 
-from helpers.known_errors import explain  # the table of known errors
-
-entry = explain("TypeError: h5py objects cannot be pickled")
-print(textwrap.fill("It means: " + entry.meaning, 90))
-print(textwrap.fill("Do: " + entry.advice, 90))
+print(explain("TypeError: h5py objects cannot be pickled"))
 
 # %% [markdown]
-# In the terminal: `python -m helpers.doctor --error "TypeError: h5py objects cannot be pickled"`. The advice is for
-# later: you will cause this very error in lesson 04, and meet `HDF5Sequence` in lesson 05.
+# Many faults of this job print no error at all. Then say what you see, in your own words:
+
+# %%
+print(explain("the last part of my pictures is black"))
+
+# %% [markdown]
+# In the terminal: `python -m helpers.doctor --error "the last part of my pictures is black"`. The advice is for later:
+# you will cause both in lesson 04, and meet `HDF5Sequence` in lesson 05. All known errors stand in
+# [ERRORS.md](ERRORS.md).
 
 # %% [markdown]
 # **Checkpoint 3.** A line of the doctor starts with `warn`: can you go on? And ask it about an error that it cannot

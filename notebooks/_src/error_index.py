@@ -14,6 +14,10 @@ _HEAD = """\
 <!-- Made by notebooks/_src/build.py from helpers/known_errors.toml; edit that. -->
 # When training from an HDF5 file fails: an index of errors
 
+What people meet when they train Keras from HDF5 files, with the cause and the fix. `HDF5Sequence`, `RowReader`,
+`fit_generator` and the like are those of this repository ([README](../README.md)): a package that makes most of these
+failures impossible, and a course that shows each of them.
+
 Look for your error with the search of your browser, or let the table look:
 
 ```bash
@@ -35,8 +39,8 @@ _OTHER = """\
 The same failures as other versions, systems and machines print them, and as people describe them. No test provokes
 these.
 
-| | also printed | also said |
-| --- | --- | --- |"""
+| | failure | also printed | also said |
+| --- | --- | --- | --- |"""
 
 
 def page(lessons: list[str]) -> str:
@@ -45,17 +49,26 @@ def page(lessons: list[str]) -> str:
         f"## {letter}. {GROUPS[letter]}\n\n{_table(list(entries), lessons)}"
         for letter, entries in groupby(known_errors(), lambda entry: entry.number[0])
     ]
-    others = [f"| {entry.number} | {_joined(entry.also, _code)} | {_said(entry)} |" for entry in known_errors()]
+    others = [
+        f"| {entry.number} | {entry.title} | {_joined(entry.also, _code)} | {_said(entry)} |"
+        for entry in known_errors()
+    ]
     return "\n".join([_HEAD, *tables, _OTHER, *others, ""])
 
 
 def _table(entries: list[KnownError], lessons: list[str]) -> str:
     rows = [
-        f"| {entry.number} | **{entry.title}**<br>{_seen(entry)} | {_cell(entry.why)} | {_cell(entry.fix)} | "
-        f"{_link(entry.taught, lessons)} |"
+        f"| {_anchor(entry)}{entry.number} | **{entry.title}**<br>{_seen(entry)} | "
+        f"{_cell(f'{entry.what} {entry.why}')} | {_cell(entry.fix)} | {_link(entry.taught, lessons)} |"
         for entry in entries
     ]
     return "\n".join(["| | you see | cause | fix | shown in |", "| --- | --- | --- | --- | --- |", *rows, ""])
+
+
+def _anchor(entry: KnownError) -> str:
+    """A place to link to, ``ERRORS.md#a1``: at the first of the entries that share a number."""
+    first = next(other for other in known_errors() if other.number == entry.number)
+    return f'<a id="{entry.number.lower()}"></a>' if entry is first else ""
 
 
 def _seen(entry: KnownError) -> str:

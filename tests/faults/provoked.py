@@ -244,6 +244,16 @@ def images_once() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield Images()[index]
 
 
+def images_of_two_sizes() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """A plain generator whose third batch has images of another size."""
+    yield from images_once()
+    yield np.zeros((4, 17, 16, 3), np.uint8), np.zeros((4, CLASSES), np.uint8)
+
+
+def import_hdf5matrix():
+    from keras.utils import HDF5Matrix  # noqa: F401
+
+
 def monitor_val_acc():
     with HDF5Sequence(coded()) as train, HDF5Sequence(coded()) as valid:
         early = keras.callbacks.EarlyStopping(monitor="val_acc")
@@ -346,6 +356,23 @@ def read_a_damaged_row():
     RowReader(damaged, "train_img").read([7])
 
 
+def ask_for_images():
+    with h5py.File(coded()) as file:
+        file["images"]
+
+
+def create_a_name_twice():
+    with h5py.File("new.h5", "w") as file:
+        file["x"] = 1
+        file["x"] = 2
+
+
+def create_a_dataset_twice():
+    with h5py.File("new.h5", "w") as file:
+        file.create_dataset("x", (4,), np.uint8)
+        file.create_dataset("x", (4,), np.uint8)
+
+
 def crash() -> str:
     """A script that reads memory at address 0, run by a shell as people do."""
     command = f"{sys.executable} -c 'import ctypes; ctypes.string_at(0)'; true"
@@ -428,6 +455,13 @@ PROVOKED: dict[str, tuple[Callable[[], str], ...]] = {
     "file-not-found-in-a-worker": _all(lambda: h5py.File("food.h5", "r")),
     "crash-in-c-code": (crash,),
     "disk-full": (full_disk,),
+    "no-such-dataset": _all(ask_for_images, lambda: HDF5Sequence(coded(), images="images", labels="labels")),
+    "batch-of-another-form": _all(
+        lambda: model().fit(([batch] for batch in images_once()), verbose=0, shuffle=False),
+        lambda: model().fit(images_of_two_sizes(), steps_per_epoch=3, verbose=0, shuffle=False),
+    ),
+    "hdf5matrix-is-gone": _all(import_hdf5matrix, lambda: keras.utils.HDF5Matrix),
+    "name-already-exists": _all(create_a_name_twice, create_a_dataset_twice),
 }
 
 
