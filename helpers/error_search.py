@@ -28,7 +28,6 @@ _ENOUGH_OF_A_MESSAGE = 0.7  # share of a printed message, by weight, that makes 
 _LEAST_WEIGHT_OF_A_MESSAGE = 7.0
 _PHRASE_WORDS = 3  # so many words of a message in a row are a quotation
 _PART_QUOTED = 0.9
-_LONGEST, _WORTH_OF_A_WORD = 30, 0.02
 _NEARLY_QUOTED = 0.85
 _SATURATION, _LENGTH_SHARE = 1.2, 0.5  # k1 and b of BM25
 _BM25_TOP = _SATURATION + 1  # what one word can reach
@@ -122,7 +121,7 @@ def find(text: str, limit: int = 3) -> list[Match]:
     index = _index()
     words = Counter(_words(text))
     scores = {entry: index.score(entry, words, text) for entry in index.entries}
-    ranked = sorted(scores, key=scores.__getitem__, reverse=True)
+    ranked = sorted(scores, key=lambda entry: (not index.is_only_the_wrapper(entry, text), scores[entry]), reverse=True)
     best = ranked[0]
     if best is None or not index.near_enough(best, scores[best], words, text):
         return []
@@ -170,6 +169,18 @@ class _Index:
         nearest = max(self._near(sentence, said, length, phrase) for sentence in self.sentences[entry])
         return (nearest + self._bm25(entry, words)) / 2
 
+    def is_only_the_wrapper(self, entry: KnownError | None, text: str) -> bool:
+        """Whether the entry is about the error that stands around others, and ``text`` quotes one of these in full."""
+        if entry is None or not entry.wraps:
+            return False
+        said = _phrase(text)
+        return any(
+            _quoted(sentence.phrase, said) == 1
+            for other in self.entries
+            if other not in {None, entry}
+            for sentence in self.sentences[other]
+        )
+
     def near_enough(self, entry: KnownError, score: float, words: Counter, text: str) -> bool:
         """Whether the best entry is an answer at all."""
         if any(_quoted(sentence.phrase, _phrase(text)) for sentence in self.sentences[entry]):
@@ -215,13 +226,9 @@ def _length(weights: dict[str, float]) -> float:
 
 
 def _quoted(message: str, said: str) -> float:
-    """1 and more when what was said holds a sentence of the table word by word, less when it is a part of one.
-
-    The longer the message the more: a wrapper such as "Graph execution error" stands around the error that counts.
-    """
-    words = message.count(" ") + 1
-    if message == said or (words >= _PHRASE_WORDS and f" {message} " in f" {said} "):
-        return 1.0 + min(words, _LONGEST) * _WORTH_OF_A_WORD
+    """1.0 when what was said holds a sentence of the table word by word, less when it is a part of one."""
+    if message == said or (message.count(" ") + 1 >= _PHRASE_WORDS and f" {message} " in f" {said} "):
+        return 1.0
     return _PART_QUOTED if said.count(" ") + 1 >= _PHRASE_WORDS and f" {said} " in f" {message} " else 0.0
 
 

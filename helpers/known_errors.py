@@ -31,8 +31,9 @@ GROUPS = {
 class KnownError:
     """One failure. ``str()`` is its diagnosis card.
 
-    ``texts`` are printed by the pinned versions, ``also`` by others; ``symptoms`` are what people see. A failure
-    without texts is silent. ``taught`` is the lesson and section that shows it: ``"04 · 8. A handle in a pickle"``.
+    ``texts`` are printed by the pinned versions, ``also`` by others; ``symptoms`` are what people see. ``taught`` is
+    the lesson and section that shows it, ``"04 · 8. A handle in a pickle"``; ``wraps``: its message stands around
+    others.
     """
 
     code: str
@@ -46,11 +47,7 @@ class KnownError:
     look: str
     fix: str
     taught: str
-
-    @property
-    def silent(self) -> bool:
-        """True when nothing is printed on any version."""
-        return not self.texts and not self.also
+    wraps: bool = False
 
     def __str__(self) -> str:
         lines = {
