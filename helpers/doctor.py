@@ -11,24 +11,16 @@ a file nothing is said about queues: those of the lessons' pictures of 64 pixels
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib.metadata
 import importlib.util
-import itertools
 import json
-import math
 import multiprocessing
 import os
 import platform
 import re
-import shlex
 import shutil
 import sys
-import tempfile
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -36,32 +28,21 @@ import psutil
 from packaging.requirements import Requirement  # comes with matplotlib
 from packaging.specifiers import SpecifierSet
 
-from helpers import layout, machine, preflight
-from helpers.batches import BatchSource
+from helpers import layout, machine
+from helpers.check import GB, Check, Plan, amount_check
 from helpers.error_search import find
-from helpers.inspector import inspect_file
+from helpers.folder_checks import disk, locking, locks_are_off
 from helpers.machine import usable_cores
-from helpers.report import Report, SplitReport
-from helpers.words import count_text, printable, size_text
-from helpers.workers import WorkerPool
+from helpers.words import printable
 
 PROJECT = "hdf5-keras-kit"
-GB = 1e9
-DISK_GB, DISK_LEAST_GB = 4, 0.5  # the lessons' files and their builds; less than one lesson's
 MEMORY_GB, MEMORY_LEAST_GB = 2, 1  # Keras and a small model; lessons without Keras stay below 1 GB
 GPU_GB, GPU_SHARE = 2, 0.1  # the CUDA libraries and a small model; a rest below a tenth is what another kernel left
 SHM_GB = 0.25  # for a few batches of worker processes of other libraries; this kit's own do not use it
 ADDRESSES_LEAST_GB = 4  # TensorFlow 2.21 maps 3.2 GB to train a small model on two cores
 OPEN_FILES = 256  # Keras, a notebook and a few workers; systems allow 256 (macOS) or 1024
-CACHED_SHARE = 0.6  # of the free memory: a smaller file stays in the page cache
-_COLORS = {"ok": "\033[32m", "warn": "\033[33m", "bad": "\033[31m"}
 _BACKENDS = ("tensorflow", "jax")  # that the kit is tested on
 _OTHER_BACKENDS = ("torch", "numpy", "openvino")
-_NO_RIGHT = {errno.EACCES, errno.EPERM, errno.EROFS}
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
-_ENDINGS = {".h5", ".hdf5", ".hdf", ".he5"}
-_LOOKED_THROUGH = 10_000  # names in a folder
-_COSTLY_CHUNKS = {"cut-chunks", "large-chunks", "costly-epoch"}  # the inspector's codes
 _WITHOUT_GPU = "all lessons run without a GPU"
 _NVIDIA_ADVICE = (  # what nvidia-smi says, and what to do
     ("communicate with the NVIDIA driver", "load or install the driver: sudo modprobe nvidia, or restart the machine"),
@@ -70,37 +51,6 @@ _NVIDIA_ADVICE = (  # what nvidia-smi says, and what to do
     ("no answer", "the GPU or its driver hangs: restart the machine"),
     ("No devices", "ask for a GPU: --gpus all for a container, --gres=gpu:1 for a Slurm job"),
 )
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the doctor: state is "ok", "warn" or "bad"; a bad one says what to do."""
-
-    state: str
-    text: str
-    advice: str = ""
-
-    def __post_init__(self):
-        if self.state == "bad" and not self.advice:
-            raise ValueError(f"a bad line must say what to do; got none for {self.text!r}.")
-
-    def line(self, *, color: bool = False) -> str:
-        """The line as printed."""
-        mark = f"{_COLORS[self.state]}{self.state:<4}\033[0m" if color else f"{self.state:<4}"
-        return f"{mark}  {printable(self.text)}" + (f" -> {printable(self.advice)}" if self.advice else "")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A training that the machine is held against: its file, and how batches are made of it."""
-
-    file: Path
-    split: str = "train"
-    images: str | None = None
-    labels: str | None = None
-    batch_size: int = 32
-    max_queue_size: int = 10
-    workers: int = 2
 
 
 def examine(folder: Path, plan: Plan | None = None, *, writes: bool = True) -> list[Check]:
@@ -112,7 +62,7 @@ def examine(folder: Path, plan: Plan | None = None, *, writes: bool = True) -> l
         *([not_installed()] if _version(PROJECT) == "missing" else [python_version(), *packages()]),
         *_folder(folder, plan.file if plan else None, writes),
         memory(),
-        *(data_file(plan) if plan else ()),
+        *(_file(plan) if plan else ()),
         cores(),
         shared_memory(),
         start_method(),
@@ -173,9 +123,6 @@ def package(name: str, wanted: SpecifierSet | None, pin: str | None) -> Check:
     return Check("ok", f"{name} {have}")
 
 
-# -- the data folder --------------------------------------------------------------------------------------------------
-
-
 def _folder(folder: Path, file: Path | None, writes: bool) -> Iterator[Check]:
     if file is not None and not folder.is_dir():
         return  # a wrong path: the check of the file says so
@@ -184,110 +131,13 @@ def _folder(folder: Path, file: Path | None, writes: bool) -> Iterator[Check]:
     yield locking(folder, file, writes=writes)
 
 
-def disk(folder: Path) -> Check:
-    """Free space where the lessons write."""
+def _file(plan: Plan) -> Iterator[Check]:
     try:
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        return Check("bad", f"the disk cannot be asked for its free space: {error}", "check the path, and the disk")
-    return _amount("free on this disk", free, DISK_GB, DISK_LEAST_GB, "make room, or work on another disk")
-
-
-def locking(folder: Path, file: Path | None = None, *, writes: bool = True) -> Check:
-    """Write, lock and read a small HDF5 file in ``folder``; where that is not allowed, open one to read, with a lock.
-
-    ``file`` is the one to open then, else the first HDF5 file in the folder.
-    """
-    try:
-        _write_and_read(folder)
-    except (OSError, RuntimeError) as error:  # h5py closes a file that it cannot write out with a RuntimeError
-        return _why_not_written(folder, error, file, writes)
-    return _with_locks("HDF5 writes and locks files in this folder", "HDF5 writes files in this folder")
-
-
-def _write_and_read(folder: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".doctor_") as name:
-        path = Path(name) / "try.h5"
-        with h5py.File(path, "w", locking=True) as file:
-            file["x"] = 1
-        with h5py.File(path, "r", locking=True) as file:
-            file["x"][()]
-
-
-def _with_locks(text: str, without: str) -> Check:
-    if not _locks_are_off():
-        return Check("ok", text)
-    return Check(
-        "warn",
-        f"{without}; it locks none, because HDF5_USE_FILE_LOCKING is {os.environ['HDF5_USE_FILE_LOCKING']}",
-        "let nothing write to a file that is read; on a local disk, unset the variable",
-    )
-
-
-def _locks_are_off() -> bool:
-    return os.environ.get("HDF5_USE_FILE_LOCKING") in {"FALSE", "0"}  # all others leave them on in HDF5 1.14
-
-
-def _why_not_written(folder: Path, error: Exception, file: Path | None, writes: bool) -> Check:
-    number = getattr(error, "errno", None)
-    if _is_about_locks(error):
-        return _no_locks(f"HDF5 cannot lock files in this folder: {error}")
-    text = f"HDF5 cannot write in this folder: {error}"
-    if number in _NO_RIGHT:
-        return _read_only(folder, text, file, writes)
-    if number in _NO_ROOM or "No space left" in str(error):
-        return Check("bad", text, "make room, or work on another disk")
-    if number in {errno.ENOENT, errno.ENOTDIR}:
-        return Check("bad", text, "check the path of the folder")
-    return Check("bad", text, "check the disk, or start in a folder on another one")
-
-
-def _is_about_locks(error: BaseException) -> bool:
-    return "unable to lock file" in str(error)
-
-
-def _no_locks(text: str) -> Check:
-    return Check(
-        "bad", text, "work in a folder on a local disk, or set HDF5_USE_FILE_LOCKING=FALSE before Python starts"
-    )
-
-
-def _read_only(folder: Path, refused: str, file: Path | None, writes: bool) -> Check:
-    """May the folder be used as it is? That one of its files opens with a lock is the proof."""
-    path = file or _first_hdf5(folder)
-    if path is None:
-        return Check(
-            "bad",
-            f"{refused}; and no HDF5 file lies there that could be opened to read",
-            "start in a folder where you may write, or name a file: --data FILE",
-        )
-    try:
-        layout.open_file(path, locking=True).close()
-    except OSError as error:
-        if _is_about_locks(error):
-            return _no_locks(f"this folder can only be read, and a file in it cannot be locked: {error}")
-        return Check(
-            "bad", f"this folder can only be read, and not that: {error}", "check the rights: ls -l shows them"
-        )
-    name = path.name
-    tried = f"this folder can only be read; {name} in it opens"
-    found = _with_locks(f"{tried}, with a lock for reading", tried)
-    if not writes or found.state != "ok":
-        return found
-    return Check("warn", found.text, "train from it as it is; for the lessons, start in a folder where you may write")
-
-
-def _first_hdf5(folder: Path) -> Path | None:
-    try:
-        with os.scandir(folder) as entries:
-            few = itertools.islice(entries, _LOOKED_THROUGH)
-            names = [entry.name for entry in few if Path(entry.name).suffix.lower() in _ENDINGS and entry.is_file()]
-    except OSError:
-        return None
-    return folder / min(names) if names else None
-
-
-# -- memory, and a file against it ------------------------------------------------------------------------------------
+        from helpers.file_checks import data_file  # of more packages, and the doctor is asked when one is missing
+    except ImportError as error:
+        yield Check("bad", f"{plan.file} was not looked into: {error}", "pip install -r requirements.txt")
+    else:
+        yield from data_file(plan)
 
 
 def memory() -> Check:
@@ -300,117 +150,7 @@ def memory() -> Check:
     elif found.bound:
         what = f"memory free of the {found.limit / GB:.1f} GB that {found.bound} allows"
         advice = f"{found.bound} unlimited, in the shell that starts Python"
-    return _amount(what, found.free, MEMORY_GB, MEMORY_LEAST_GB, advice)
-
-
-def _amount(what: str, have: float, enough_gb: float, least_gb: float, advice: str) -> Check:
-    text = f"{have / GB:.1f} GB {what}"
-    if have >= enough_gb * GB:
-        return Check("ok", text)
-    return Check("warn" if have >= least_gb * GB else "bad", f"{text} ({enough_gb:g} GB are comfortable)", advice)
-
-
-def data_file(plan: Plan) -> Iterator[Check]:
-    """Does the file open, do it and its queue fit into the memory, do its chunks suit shuffled reading?"""
-    report = inspect_file(plan.file, images=plan.images, labels=plan.labels)
-    yield _verdict(report)
-    if not report.readable:
-        return
-    yield _file_in_memory(report)
-    yield from _chunks(report)
-    pair, odd = _pair(report, plan)
-    if odd is not None:
-        yield odd
-    if pair is not None:
-        yield from queue(plan, pair, report)
-
-
-def _inspector(report: Report) -> str:
-    return f"python -m helpers.inspector {shlex.quote(str(report.path))}"
-
-
-def _verdict(report: Report) -> Check:
-    if report.ok:
-        return Check("ok", report.verdict)
-    fault = report.faults[0]
-    if fault.code == "no-images":
-        return Check("warn", fault.message, "name its datasets: --images NAME --labels NAME")
-    more = len(report.faults) - 1
-    others = f" {count_text(more, 'fault')} more: {_inspector(report)}" if more else ""
-    return Check("bad", fault.message, (fault.advice + others).strip() or _inspector(report))
-
-
-def _file_in_memory(report: Report) -> Check:
-    free = machine.free_memory().free
-    text = f"the file has {size_text(report.size_bytes)}, and {size_text(free)} of memory are free"
-    if any(warning.code == "outside-file" for warning in report.warnings):
-        text += " (other files, which it names, are not counted)"
-    if report.size_bytes <= CACHED_SHARE * free:
-        return Check("ok", f"{text}: after the first epoch it is read from memory")
-    return Check(
-        "warn",
-        f"{text}: it does not stay there, so every epoch reads from the disk, row by row",
-        'on a hard disk or a network disk copy it to a local SSD, or use HDF5Sequence(shuffle="block")',
-    )
-
-
-def _chunks(report: Report) -> Iterator[Check]:
-    found = next((warning for warning in report.warnings if warning.code in _COSTLY_CHUNKS), None)
-    if found is not None:
-        yield Check("warn", found.message, f"{found.advice} {_inspector(report)} shows what an epoch costs.")
-
-
-def _pair(report: Report, plan: Plan) -> tuple[SplitReport | None, Check | None]:
-    """The datasets that are meant, and what is odd about that."""
-    pairs = report.splits
-    if plan.images is not None or not pairs:
-        return next(iter(pairs.values()), None), None
-    pair = pairs.get(plan.split)
-    if all(each.images != layout.image_dataset(split) for split, each in pairs.items()):
-        pair = pair or next(iter(pairs.values()))
-        names = f"--images {shlex.quote(pair.images)} --labels {shlex.quote(pair.labels)}"
-        text = f"its datasets do not have this kit's names; taken: {pair.images} and {pair.labels}"
-        return pair, Check("warn", text, f"name them, here and in HDF5Sequence(images=, labels=): {names}")
-    if pair is None or not pair.n:
-        filled = [split for split, each in pairs.items() if each.n]
-        text = f"it has no images to serve in the split {plan.split}"
-        return None, Check("warn", text, f"--split takes one of: {', '.join(filled) or 'none'}")
-    return pair, None
-
-
-def queue(plan: Plan, pair: SplitReport, report: Report) -> Iterator[Check]:
-    """Batches that wait for the model, as :func:`helpers.fit_generator` counts them, against the free memory."""
-    try:
-        held, batch_bytes, float_bytes = _queue_sizes(plan, pair, report)
-    except Exception as error:  # of a file that is odd, or gone meanwhile; what it says is what HDF5Sequence would say
-        if report.ok:
-            yield Check("warn", f"what a queue of its batches holds is not known: {error}", _inspector(report))
-        return
-    needed, free = preflight.queue_bytes([("", held, batch_bytes)]), machine.free_memory().free
-    text = (
-        f"a queue (batch_size={plan.batch_size}, max_queue_size={plan.max_queue_size}, workers={plan.workers}) holds up "
-        f"to {count_text(held, 'batch').replace('batchs', 'batches')} of {size_text(batch_bytes)}, {size_text(needed)} "
-        f"in all ({size_text(held * float_bytes)} were they float32); {size_text(free)} of memory are free"
-    )
-    if needed <= preflight.QUEUE_SHARE * free:
-        yield Check("ok", text)
-    else:
-        yield Check("warn" if needed <= free else "bad", text, "lower max_queue_size, workers or batch_size")
-
-
-def _queue_sizes(plan: Plan, pair: SplitReport, report: Report) -> tuple[int, int, int]:
-    """Batches held at most, and the bytes of one: as it is, and with float32 pixels."""
-    classes = (
-        len(pair.counts) if report.class_names is None else None
-    )  # the file does not say; sizes hardly depend on it
-    with warnings.catch_warnings(action="ignore", category=layout.OutsideFileWarning):
-        source = BatchSource(
-            plan.file, batch_size=plan.batch_size, images=pair.images, labels=pair.labels, classes=classes
-        )
-    with closing(source):
-        held = WorkerPool(source.item, plan.workers, ahead=plan.max_queue_size).most_held  # asked, never started
-        pixels = plan.batch_size * math.prod(source.image_shape)
-        return held, source.batch_bytes, source.batch_bytes + 3 * pixels
+    return amount_check(what, found.free, MEMORY_GB, MEMORY_LEAST_GB, advice)
 
 
 # -- processes --------------------------------------------------------------------------------------------------------
@@ -446,10 +186,10 @@ def start_method() -> Check:
     """How Python starts processes here unless told otherwise, and what that means."""
     method = _start_method()
     if method == "fork":
-        meaning = "copies of this process, which can hang once Keras has run"
+        meaning = "copies of this process, which can hang once Keras has run; this kit's workers are none"
     else:
-        meaning = "pools of other libraries need if __name__ == '__main__' in a script"
-    return Check("ok", f"processes start by {method} unless told otherwise: {meaning}; workers of this kit do neither")
+        meaning = "other libraries' pools need if __name__ == '__main__' in a script; this kit's workers need no guard"
+    return Check("ok", f"processes start by {method} unless told otherwise: {meaning}")
 
 
 def _start_method() -> str:
@@ -561,10 +301,10 @@ def browser() -> Check:
 
 
 def summary(checks: Sequence[Check] = ()) -> str:
-    """One line that a bug report can carry: versions and sizes, nothing about the person. GPUs are taken from checks."""
+    """One line that a bug report can carry: versions and sizes, nothing about the person; GPUs come from ``checks``."""
     shown = ("numpy", "tensorflow", "keras", "tf-keras", "jax", "jupyterlab")
     versions = ", ".join(f"{name} {_version(name)}" for name in shown)
-    hdf5 = f"h5py {h5py.__version__} (HDF5 {h5py.version.hdf5_version})" + ", no locks" * _locks_are_off()
+    hdf5 = f"h5py {h5py.__version__} (HDF5 {h5py.version.hdf5_version})" + ", no locks" * locks_are_off()
     limit = machine.container_limit()
     size = f"{usable_cores()} cores, {psutil.virtual_memory().total / GB:.0f} GB"
     if limit is not None:

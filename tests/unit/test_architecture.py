@@ -13,23 +13,23 @@ PACKAGE = Path(helpers.__file__).parent
 
 # Lowest first. A module imports from lines above its own only.
 LAYERS = [
-    ["images", "outside", "words", "first_look"],
-    ["layout"],
-    ["places", "slots", "part_file", "contact_sheet", "label_scan", "pairs", "tree"],
+    ["arguments", "images", "machine", "outside", "words", "first_look"],
+    ["check", "layout"],
+    ["places", "slots", "part_file", "contact_sheet", "label_scan", "pairs", "tree", "folder_checks"],
     ["direct", "report_html"],
     ["heap"],
     ["reader", "order", "augment", "writer", "known_errors", "worker_process", "pixel_scan"],
-    ["epoch_cost"],
+    ["epoch_cost", "error_search"],
     ["report"],
     ["label_checks", "pixel_checks"],
     ["split_checks"],
-    ["batches", "inspector", "doctor", "models", "preflight", "workers"],
-    ["sequence"],
-    ["feeds"],
+    ["batches", "inspector", "models", "preflight", "workers"],
+    ["sequence", "file_checks"],
+    ["feeds", "doctor"],
     ["training"],
 ]
 LIGHT = ["layout", "images", "direct", "heap", "reader", "order", "augment", "writer", "part_file", "slots"]
-LIGHT += ["worker_process", "batches", "workers", "inspector", "doctor"]
+LIGHT += ["worker_process", "batches", "workers", "inspector", "doctor", "file_checks"]
 HEAVY = ("keras", "tensorflow", "jax", "torch", "matplotlib", "PIL", "scipy", "tf_keras")
 
 
