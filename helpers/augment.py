@@ -10,12 +10,18 @@ from __future__ import annotations
 import math
 import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 
+from helpers.arguments import checked_flag
+
+# Most that zoom and brightness take: a tenth of the size, and white from 26 on. OpenCV 5.0 makes black of what becomes
+# a billion times as bright, and takes minutes for an image a billion times as small. (80, 120) is meant as per cent.
+LARGEST_FACTOR = 10
+_BY_CHANCE = "Every other image is mirrored, by chance."
 FILLS = {
     "reflect": cv2.BORDER_REFLECT_101,
     "nearest": cv2.BORDER_REPLICATE,
@@ -33,15 +39,15 @@ class Augment:
     rotation : degrees; each image is turned by an angle between -rotation and +rotation.
     width_shift, height_shift : fractions of the side; moved by up to this much either way.
     shear : degrees, either way, along the x axis.
-    zoom : (low, high) factors, the same for both axes: (0.8, 1) shows the central 80 % up to all of the image.
+    zoom : (low, high) factors up to 10, the same for both axes: (0.8, 1) shows the central 80 % up to all of the image.
     horizontal_flip, vertical_flip : mirror every other image, by chance.
-    brightness : (low, high) factors on the pixel values, cut off at 255.
+    brightness : (low, high) factors up to 10 on the pixel values, cut off at 255.
     fill : what fills places outside the image: "reflect", "nearest", "wrap" or "constant" (black).
     function : called last as ``function(image, rng)``; returns a (height, width, 3) uint8 image.
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         An argument is out of its range.
 
     ``Augment(horizontal_flip=True)(image, np.random.default_rng(0))`` gives a new image; ``image`` is not changed.
@@ -68,8 +74,8 @@ class Augment:
         self.height_shift = _checked_limit("height_shift", height_shift, 1, "of the height")
         self.shear = _checked_limit("shear", shear, 60, "degrees")
         self.zoom = _checked_factors("zoom", zoom)
-        self.horizontal_flip = bool(horizontal_flip)
-        self.vertical_flip = bool(vertical_flip)
+        self.horizontal_flip = checked_flag("horizontal_flip", horizontal_flip, _BY_CHANCE)
+        self.vertical_flip = checked_flag("vertical_flip", vertical_flip, _BY_CHANCE)
         self.brightness = None if brightness is None else _checked_factors("brightness", brightness)
         if fill not in FILLS:
             raise ValueError(f"fill must be one of {', '.join(FILLS)}; got {fill!r}.")
@@ -199,8 +205,13 @@ class _Draws(NamedTuple):
 
 
 def check_image(image, rule: str = "augment needs") -> None:
-    """Raise TypeError unless ``image`` is a (height, width, 3) uint8 array; ``rule`` begins the sentence."""
+    """Raise TypeError unless ``image`` is a (height, width, 3) uint8 array, ValueError if it has no pixels.
+
+    ``rule`` begins the sentence.
+    """
     if isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3:
+        if image.size == 0:
+            raise ValueError(f"{rule} an image of at least 1 pixel; got shape {image.shape}.")
         return
     got = f"shape {image.shape} of {image.dtype}" if isinstance(image, np.ndarray) else type(image).__name__
     raise TypeError(
@@ -262,16 +273,25 @@ def _checked_fit(name: str, size: tuple[int, int], image_shape) -> tuple[int, in
 
 
 def _checked_limit(name: str, value, most: float, unit: str) -> float:
-    if not isinstance(value, (int, float, np.number)) or not 0 <= value <= most:
+    if not _is_number(value) or not 0 <= value <= most:
         raise ValueError(f"{name} must be a number from 0 to {most} {unit}; got {value!r}.")
     return float(value)
 
 
 def _checked_factors(name: str, bounds) -> tuple[float, float]:
-    try:
-        low, high = (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be two factors (low, high); got {bounds!r}.") from None
-    if not 0 < low <= high < math.inf:
+    pair = list(bounds) if isinstance(bounds, Iterable) else []
+    if len(pair) != 2 or not all(map(_is_number, pair)):
+        raise ValueError(f"{name} must be two factors (low, high); got {bounds!r}.")
+    low, high = map(float, pair)
+    if not 0 < low <= high:
         raise ValueError(f"{name} must be (low, high) with 0 < low <= high; got {(low, high)}.")
+    if high > LARGEST_FACTOR:
+        raise ValueError(
+            f"{name} must be at most {LARGEST_FACTOR}; got {(low, high)}. It is a factor: 1 changes nothing, 0.8 is 80 "
+            "per cent."
+        )
     return low, high
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

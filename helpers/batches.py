@@ -103,16 +103,20 @@ class BatchSource:
         """Batch ``index`` of ``epoch``: images (batch, height, width, 3) uint8, and labels, in arrays from ``empty``.
 
         Labels are (batch, classes) float32, or (batch,) int64 when sparse. Raises IndexError outside the epoch; an
-        error of reading or augmenting carries a note that names the batch, its rows and the file.
+        error of reading or augmenting carries a note that names the batch, its rows and the file, and one of augmenting
+        another one that names its row.
         """
         rows = self.rows_of(epoch, index)
         if self._closed:
             raise ValueError(f"this HDF5Sequence on {self.split_info.path} is closed. Make a new one.")
+        self._local.row = None  # the one that is being augmented
         try:
             self._read_ahead(epoch, index)
             images = self._images(rows, epoch, empty)
         except Exception as error:
             error.add_note(f"while making {self.describe_batch(epoch, index)}")
+            if self._local.row is not None:
+                error.add_note(f"while augmenting row {self._local.row}")
             raise
         return images, self._labels(rows, empty)
 
@@ -165,7 +169,9 @@ class BatchSource:
         if self.augment is None:
             return self._reader.read(rows, out=result)
         for position, image in enumerate(self._reader.read(rows, out=self._scratch(len(rows)))):
-            result[position] = self._augment_one(image, epoch, int(rows[position]))
+            self._local.row = int(rows[position])
+            result[position] = self._augment_one(image, epoch, self._local.row)
+        self._local.row = None
         return result
 
     def _read_ahead(self, epoch: int, index: int) -> None:
@@ -235,6 +241,8 @@ def _stored_numbers(info: layout.SplitInfo, data: h5py.Dataset) -> np.ndarray:
             f"{len(unwritten)} rows of {info.labels} in {info.path} were never written; the first is row "
             f"{unwritten[0]}. The process that wrote the file was stopped, or the file is damaged. Build it again."
         )
+    if places is not None and info.n:
+        places.check_found(data, 0, info.n)
     numbers = np.empty(info.n, dtype=np.int64)
     for start in range(0, info.n, _LABEL_ROWS_AT_ONCE):
         stored = data[start : start + _LABEL_ROWS_AT_ONCE]

@@ -6,23 +6,31 @@ Errors that cross Keras (and TensorFlow, which turns them into text) are kept in
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
+import queue
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 
+import h5py
 import keras
 import numpy as np
 
 from helpers import preflight
-from helpers.sequence import HDF5Sequence
+from helpers.arguments import checked_flag
+from helpers.sequence import HDF5Sequence, KerasPoolWarning
 from helpers.workers import WorkerPool
 
 _PROBED = 2  # Keras looks at batches 0 and 1 before it trains (3.15, TensorFlow; JAX: at 0), then asks for them again
+_PATIENCE_S = 2.0  # for the thread that feeds Keras' own workers, when they are stopped
+_HDF5_OBJECTS = (h5py.File, h5py.Group, h5py.Dataset)
+_NO_BATCHES = (str, os.PathLike, np.ndarray, tuple, list, *_HDF5_OBJECTS)
 
 
 class GeneratorRanDryError(ValueError):
@@ -46,7 +54,7 @@ class Feed:
         self.steps = steps
         self._asked = {name: value for name, value in (pool or {}).items() if value is not None}
         self.listeners = []  # functions that hear the number of each batch when it is ready, counted in this call
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.cause: BaseException | None = None
 
     def data(self, classic: bool):  # noqa: ARG002 (the other feeds differ)
@@ -61,7 +69,8 @@ class Feed:
             )
 
     def shuffle(self, asked: bool | None) -> bool:
-        return bool(asked)
+        """Whether Keras has to mix the batches."""
+        return asked is not None and checked_flag("shuffle", asked)
 
     def class_weight(self, weights: dict[int, float] | None) -> dict[int, float] | None:
         """What of the class weights Keras has to apply."""
@@ -79,10 +88,15 @@ class Feed:
         """One line for the user about the steps of an epoch."""
         return None
 
+    @property
+    def overdue_error(self) -> Exception | None:
+        """An error that Keras does not come to for long."""
+        return None
+
     def close(self) -> None:
         pass
 
-    def keep(self, error: Exception) -> None:
+    def keep(self, error: BaseException) -> None:
         """Remember the first error; Keras removes the cause of what passes through it."""
         if self.failure is None:
             self.failure, self.cause = error, error.__cause__
@@ -111,6 +125,7 @@ class PyDatasetFeed(Feed):
         )
 
     def check(self, model) -> None:
+        _warn_about_keras_processes(self.source)
         length = self.source.num_batches
         pooled = self.source.workers > 1 or (self.source.workers > 0 and self.source.use_multiprocessing)
         if length is not None and self.steps is not None and self.steps < length and pooled and not is_classic(model):
@@ -122,9 +137,10 @@ class PyDatasetFeed(Feed):
             )
 
     def shuffle(self, asked: bool | None) -> bool:
-        return (asked is None or asked) and self.source.num_batches is not None
+        return (asked is None or super().shuffle(asked)) and self.source.num_batches is not None
 
     def close(self) -> None:
+        _stop_keras_workers(self.source)
         for name, value in self._before.items():
             setattr(self.source, name, value)
         self._before = {}
@@ -158,7 +174,9 @@ class IteratorFeed(Feed):
     def _batches(self):
         for number in range(self._total):
             try:
-                batch = self._weighted(next(self.source))
+                batch = next(self.source)
+                _check_rows(batch, "generator")
+                batch = self._weighted(batch)
             except StopIteration:
                 error = GeneratorRanDryError(
                     f"the generator ended after {number} of {self._total} batches ({self.steps} steps an epoch). Let "
@@ -175,9 +193,10 @@ class IteratorFeed(Feed):
     def _weighted(self, batch):
         if self._weights is None:
             return batch
-        if len(batch) != 2:
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            got = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
             raise ValueError(
-                f"class_weight needs batches of (images, labels); this generator yields {len(batch)} parts. "
+                f"class_weight needs batches of (images, labels); this generator yields {got}. "
                 "Multiply the weights into its sample weights."
             )
         images, labels = batch
@@ -197,8 +216,10 @@ class SequenceFeed(Feed):
     """The endless stream of an HDF5Sequence from its position on; the position moves along at the end."""
 
     def __init__(self, sequence: HDF5Sequence, steps, initial_epoch: int, epochs: int, pool: dict):
+        _check_not_overridden(sequence)
         length = len(sequence)
         super().__init__(sequence, length if steps is None else steps)
+        self.validation = Feed(None, None)  # whose workers may die while they are idle
         epoch, batch = sequence.position
         stands_at = epoch * length + batch
         self.start = initial_epoch * self.steps if initial_epoch else stands_at
@@ -299,9 +320,9 @@ class SequenceFeed(Feed):
     def _make(self, index: int):
         try:
             return self._pool.get(self.start + index, self.start + self._total)
-        except CancelledError:
-            raise
-        except Exception as error:
+        except BaseException as error:  # without workers it may be sys.exit(), here in a thread of TensorFlow
+            if self._pool.closed and isinstance(error, CancelledError):
+                raise
             with self._lock:
                 self.keep(error)
                 self._news.notify_all()
@@ -336,7 +357,7 @@ class SequenceFeed(Feed):
     def _raise_overdue(self, step: int, logs=None) -> None:
         """A slow model does not come to the broken batch for long: ten batches may be ready before it."""
         del step, logs
-        error = self._pool.overdue_error
+        error = self._pool.overdue_error or self.validation.overdue_error
         if error is not None and self._trained < self._total:
             self.keep(error)
             raise error
@@ -350,6 +371,11 @@ class Validation(Feed):
             self._classic_source = _classic_sequence(
                 self.source.__getitem__, len(self.source), self.source.on_epoch_end
             )
+        elif isinstance(self.source, keras.utils.PyDataset):
+            _warn_about_keras_processes(self.source)
+
+    def close(self) -> None:
+        _stop_keras_workers(self.source)
 
     def data(self, classic: bool):
         return self._classic_source if classic and hasattr(self, "_classic_source") else self.source
@@ -380,6 +406,7 @@ class IteratorValidation(Feed):
             return self._probed.pop(index)
         try:
             batch = next(self.source)
+            _check_rows(batch, "validation_data")
         except StopIteration:
             error = GeneratorRanDryError(
                 f"the generator of validation_data ended after {self._taken} batches, and each validation takes "
@@ -400,6 +427,7 @@ class SequenceValidation(Feed):
     """Batches 0, 1, ... of an HDF5Sequence, the same at each validation, made by its own workers."""
 
     def __init__(self, sequence: HDF5Sequence, steps):
+        _check_not_overridden(sequence)
         length = len(sequence)
         if steps is not None and steps > length:
             raise ValueError(
@@ -428,12 +456,15 @@ class SequenceValidation(Feed):
             return self._last
         try:
             self._last = self._pool.get(self._first + index, self._first + self.steps)
-        except CancelledError:
-            raise
-        except Exception as error:
-            self.keep(error)
+        except BaseException as error:
+            if not (self._pool.closed and isinstance(error, CancelledError)):
+                self.keep(error)
             raise
         return self._last
+
+    @property
+    def overdue_error(self) -> Exception | None:
+        return self._pool.overdue_error
 
     def close(self) -> None:
         self._pool.close()
@@ -555,6 +586,55 @@ def _tell(listeners: list, number: int) -> None:
         listener(number)
 
 
+def _check_rows(batch, name: str) -> None:
+    """Of two images with one label Keras makes two with the same label, without a word."""
+    parts = batch if isinstance(batch, (tuple, list)) else ()
+    counts = [len(part) for part in parts if getattr(part, "ndim", 0)]
+    if len(set(counts)) > 1:
+        raise ValueError(
+            f"images, labels and sample weights of a batch must be equally many; {name} gave {counts}. Cut all of them "
+            "by the same rows."
+        )
+
+
+def _is_to_be_called(source) -> bool:
+    return inspect.isroutine(source) or inspect.isclass(source)
+
+
+def _check_not_overridden(sequence: HDF5Sequence) -> None:
+    """Workers make the batches from the file, not through the sequence: what a subclass adds would be left out."""
+    for name in ("__getitem__", "__len__", "batch", "on_epoch_begin", "on_epoch_end"):
+        if getattr(type(sequence), name) is not getattr(HDF5Sequence, name):
+            raise TypeError(
+                f"fit_generator makes the batches of an HDF5Sequence in workers of its own and would not call "
+                f"{type(sequence).__name__}.{name}. Put what it does into augment=, a layer of the model or a "
+                "callback, or train with model.fit(sequence)."
+            )
+
+
+def _warn_about_keras_processes(source) -> None:
+    if source.use_multiprocessing and source.workers > 0:
+        warnings.warn(
+            f"Keras' own worker processes make the batches of {type(source).__name__}: they are a fork of the process "
+            "that runs TensorFlow (on Linux), and when one dies, training waits for ever. Leave use_multiprocessing "
+            "out, or pass an HDF5Sequence.",
+            KerasPoolWarning,
+            stacklevel=4,
+        )
+
+
+def _stop_keras_workers(source) -> None:
+    """After an error or an interrupt Keras 3.15 leaves the workers of a PyDataset running; nobody else ends them."""
+    for thread in threading.enumerate():
+        enqueuer = getattr(getattr(thread, "_target", None), "__self__", None)  # Keras gives nobody a handle on it
+        if getattr(enqueuer, "py_dataset", None) is source and hasattr(enqueuer, "future_queue"):
+            enqueuer.stop(drain_queue_and_join=False)
+            deadline = time.monotonic() + _PATIENCE_S
+            while thread.is_alive() and time.monotonic() < deadline:  # it may wait for room in its queue
+                with contextlib.suppress(queue.Empty):
+                    enqueuer.future_queue.get(timeout=0.05)
+
+
 def training_feed(model, source, steps, initial_epoch: int, epochs: int, pool: dict) -> Feed:
     """The feed for what the user passed as ``generator``.
 
@@ -574,8 +654,12 @@ def training_feed(model, source, steps, initial_epoch: int, epochs: int, pool: d
             f"{type(source).__name__} is a tf_keras Sequence and the model is a Keras 3 model. Derive it from "
             "keras.utils.PyDataset, or build the model with tf_keras."
         )
-    if source is None or isinstance(source, (str, os.PathLike, np.ndarray, tuple, list)) or inspect.isroutine(source):
-        hint = "Call it: generator=NAME()." if inspect.isroutine(source) else "For arrays call model.fit(x, y)."
+    if source is None or isinstance(source, _NO_BATCHES) or _is_to_be_called(source):
+        hint = "For arrays call model.fit(x, y)."
+        if _is_to_be_called(source):
+            hint = "Call it: generator=NAME()."
+        elif isinstance(source, (str, os.PathLike, *_HDF5_OBJECTS)):
+            hint = "For an HDF5 file pass HDF5Sequence(PATH)."
         raise TypeError(
             "generator must give batches: an HDF5Sequence, another PyDataset, a Python generator or a tf.data.Dataset; "
             f"got {type(source).__name__}. {hint}"

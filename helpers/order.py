@@ -27,6 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from helpers.arguments import checked_flag, whole_number
+
 SHUFFLES = ("full", "block", None)
 DEFAULT_BLOCK_ROWS = 128  # 34 MB of 299x299 images: long enough for a spinning disk, short enough to hold eight
 _EPOCHS_KEPT = 2  # prefetching workers stand on both sides of an epoch's end
@@ -53,7 +55,7 @@ class EpochOrder:
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         An argument is out of its range, or no batch is left.
 
     >>> [rows.tolist() for rows in EpochOrder(5, 2, None, seed=0).batches(epoch=0)]
@@ -68,7 +70,7 @@ class EpochOrder:
         self.shuffle = shuffle
         self.seed = whole_number("seed", seed, 0)
         self.shard = _checked_shard(shard)
-        self.drop_last = bool(drop_last)
+        self.drop_last = checked_flag("drop_last", drop_last)
         self.block_rows = whole_number("block_rows", DEFAULT_BLOCK_ROWS if block_rows is None else block_rows, 1)
         self.open_blocks = whole_number("open_blocks", open_blocks, 1)
         self._epochs: dict[int, _Epoch] = {}
@@ -182,18 +184,6 @@ class EpochOrder:
             f"EpochOrder(n={self.n}, batch_size={self.batch_size}, shuffle={self.shuffle!r}, seed={self.seed}, "
             f"shard={self.shard}, drop_last={self.drop_last}): {len(self)} batches an epoch"
         )
-
-
-def whole_number(name: str, value, lowest: int, hint: str = "") -> int:
-    """``value`` as an int of at least ``lowest``. Raises TypeError (not whole) or ValueError (too low)."""
-    hint = hint and f" {hint}"
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number; got {value!r}.{hint}") from None
-    if number < lowest:
-        raise ValueError(f"{name} must be at least {lowest}; got {number}.{hint}")
-    return number
 
 
 def _checked_shard(shard) -> tuple[int, int]:

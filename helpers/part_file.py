@@ -39,7 +39,7 @@ from pathlib import Path
 
 import h5py
 
-from helpers.layout import HDF5FileError
+from helpers.layout import HDF5FileError, file_path
 
 try:
     import fcntl
@@ -69,7 +69,7 @@ class PartFile:
     """
 
     def __init__(self, path: str | os.PathLike, *, resume: bool = False):
-        self.path = Path(path)
+        self.path = file_path(path)
         # The working directory may change inside the block; a link is followed, its large file stays on its own disk.
         self._final = _resolved(self.path)
         self.part = self._final.with_name(self._final.name + ".part")
@@ -104,6 +104,7 @@ class PartFile:
         _check_place(self.path, self.part)
         self._raw = _lock_part(self.path, self.part)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="helpers-part-file")
+        self._owner = os.getpid()
         is_new = False
         try:
             self.state = self._take_back() if self._resume else None
@@ -124,6 +125,11 @@ class PartFile:
 
     def run(self, function: Callable, *args):
         """``function(*args)``, which may use :attr:`file`, out of reach of Ctrl-C. Raises what a write failed with."""
+        if os.getpid() != self._owner:  # its copy of the file, written too, would damage it; and the thread is not here
+            raise RuntimeError(
+                f"{self.path} is written by process {self._owner}, and process {os.getpid()} is a fork of it. Append "
+                "in the process that opened the writer; let others make the rows and send them."
+            )
         try:
             return self._thread.submit(function, *args).result()
         finally:
@@ -392,9 +398,19 @@ def _resolved(path: Path) -> Path:
         return path.resolve()
     except (OSError, RuntimeError) as error:  # Python 3.13 resolves a circle without a word, and opening it fails
         raise HDF5FileError(errno.ELOOP, f"{path} is a link that leads to itself. Give another name.") from error
+    except ValueError as error:
+        raise HDF5FileError(errno.EINVAL, f"{str(path)!a} is no name of a file. Give another one.") from error
 
 
 def _check_place(path: Path, part: Path) -> None:
+    try:
+        part.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # a name longer than disks take, a file in place of a folder
+        raise HDF5FileError(
+            error.errno, f"{path} cannot be made: {error.strerror}. Give another name or folder."
+        ) from error
     if path.is_dir():
         raise HDF5FileError(
             errno.EISDIR, f"{path} is a folder; an HDF5 file cannot replace it. Give a file name inside it."
@@ -404,7 +420,8 @@ def _check_place(path: Path, part: Path) -> None:
             errno.EINVAL, f"{path} is a device, a pipe or the like; an HDF5 file cannot replace it. Give another name."
         )
     if not part.parent.is_dir():
-        raise HDF5FileError(errno.ENOENT, f"the folder {path.parent} does not exist. Create it first.")
+        folder = part.parent if path.is_symlink() else path.parent
+        raise HDF5FileError(errno.ENOENT, f"the folder {folder} does not exist. Create it first.")
     if path.is_file() and not _may_be_replaced(path):
         raise HDF5FileError(
             errno.EEXIST,

@@ -7,14 +7,19 @@ outputs, own ``train_step``, callbacks that write logs themselves) is left to Ke
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
+import os
+import re
+import string
 import warnings
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-import psutil
 
-from helpers.order import whole_number
+from helpers import arguments
+from helpers.arguments import whole_number
+from helpers.machine import free_memory
 
 _SPARSE_LOSSES = {"sparse_categorical_crossentropy", "SparseCategoricalCrossentropy"}
 _ONEHOT_LOSSES = {
@@ -39,8 +44,9 @@ _ONEHOT_METRICS = {
 _SPARSE_METRICS = {f"sparse_{name}" if name.islower() else f"Sparse{name}" for name in _ONEHOT_METRICS}
 _WATCHERS = {"EarlyStopping", "ReduceLROnPlateau", "ModelCheckpoint"}
 _KNOWN_PACKAGES = {"keras", "tf_keras", "helpers"}  # whose callbacks add nothing to the logs but the learning rate
-_QUEUE_SHARE = 0.5  # of the free memory; the other half is for the model, the page cache and everything else
+QUEUE_SHARE = 0.5  # of the free memory; the other half is for the model, the page cache and everything else
 _SHOWN_CLASSES = 12  # longer suggestions of class_weight are cut
+_LARGEST_WEIGHT = float(np.finfo(np.float32).max)  # Keras computes in float32, where more is infinite
 
 
 class QueueMemoryWarning(RuntimeWarning):
@@ -58,16 +64,49 @@ def checked_queue_size(value) -> int:
 
 
 def checked_flag(name: str, value) -> bool:
-    """A yes or no. Raises TypeError for anything else: the words "no" and "False", for one, count as true in Python."""
-    if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in {0, 1}):
-        return bool(value)
-    hint = " The number of workers goes to workers=." if isinstance(value, int) else ""
-    raise TypeError(f"{name} must be True or False; got {value!r}.{hint}")
+    """A yes or no, as :func:`helpers.arguments.checked_flag`; a number is taken for that of the workers."""
+    is_number = isinstance(value, int)
+    return arguments.checked_flag(name, value, "The number of workers goes to workers=." if is_number else "")
+
+
+def checked_validation_freq(value) -> int | list[int]:
+    """Epochs from one validation to the next, or a list of epochs, which is the only collection that Keras takes.
+
+    Keras looks at it after the first epoch, and never meets what is no whole number of at least 1.
+    """
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        hint = "It is the number of epochs from one validation to the next, or a list of epochs."
+        return whole_number("validation_freq", value, 1, hint)
+    epochs = [whole_number("each epoch of validation_freq", epoch, 1, "Epochs count from 1.") for epoch in value]
+    if not epochs:
+        raise ValueError("validation_freq must name an epoch; got none. To train without validation leave it out.")
+    return epochs
+
+
+def check_end(source, steps: int | None, name: str, argument: str) -> None:
+    """Look at the length of somebody else's data, as far as it has one, before it is trained or validated on.
+
+    Keras trains an epoch without end on data without end, and none at all on an empty ``tf.data.Dataset``.
+
+    Raises
+    ------
+    TypeError
+        The length is no whole number.
+    ValueError
+        There are no batches; or there is no end, and ``steps`` does not say where an epoch ends.
+    """
+    length = _length_of(source)
+    if length == 0:
+        raise ValueError(f"{name} has no batches: the length of this {type(source).__name__} is 0.")
+    if length == math.inf and steps is None:
+        raise ValueError(f"{name} has no end: pass {argument}, the number of batches to take of it each time.")
 
 
 def check_validation(validation_data, validation_steps, validation_freq) -> None:
-    """Raises ValueError for settings of a validation that will not take place."""
+    """Raises ValueError for settings of a validation that will not take place, TypeError for data that gives none."""
     if validation_data is not None:
+        _check_validation_data(validation_data)
+        check_end(validation_data, validation_steps, "validation_data", "validation_steps")
         return
     given = [] if validation_steps is None else ["validation_steps"]
     if isinstance(validation_freq, Container) or validation_freq != 1:
@@ -77,31 +116,72 @@ def check_validation(validation_data, validation_steps, validation_freq) -> None
         raise ValueError(f"{names} without validation_data does nothing. Pass validation_data, or leave {names} out.")
 
 
-def check_class_weight(class_weight, num_classes: int | None) -> dict[int, float] | None:
+def _check_validation_data(data) -> None:
+    """Keras looks at it after the first epoch."""
+    if not (isinstance(data, (str, os.PathLike, np.ndarray)) or inspect.isroutine(data) or inspect.isclass(data)):
+        return
+    hint = "Call it: validation_data=NAME()."
+    if isinstance(data, np.ndarray):
+        hint = "Pass the labels too: (images, labels)."
+    elif isinstance(data, (str, os.PathLike)):
+        hint = 'For an HDF5 file pass HDF5Sequence(PATH, "valid").'
+    raise TypeError(
+        "validation_data must be (images, labels), or give batches: an HDF5Sequence, another PyDataset, a Python "
+        f"generator or a tf.data.Dataset; got {type(data).__name__}. {hint}"
+    )
+
+
+def _length_of(source) -> float | None:
+    """Batches of a PyDataset, a ``tf.data.Dataset`` or the like; ``math.inf``: no end. None: nobody knows."""
+    if isinstance(source, (tuple, list, dict)):
+        return None
+    if callable(getattr(source, "cardinality", None)):
+        known = int(source.cardinality())
+        return known if known >= 0 else math.inf if known == -1 else None  # tf.data: -1 has no end, -2 is not known
+    if not hasattr(type(source), "num_batches"):
+        return None
+    if hasattr(type(source), "__len__"):
+        length = type(source).__len__(source)  # len() has no words for a number that is not whole
+        if not isinstance(length, (int, np.integer)):
+            hint = "Round it: math.ceil(rows / batch_size)."
+            raise TypeError(f"the length of {type(source).__name__} must be a whole number; got {length!r}. {hint}")
+    try:
+        length = source.num_batches
+    except NotImplementedError:  # Keras says what to do
+        return None
+    return math.inf if length is None else length
+
+
+def check_class_weight(
+    class_weight, num_classes: int | None, class_names: Sequence[str] | None = None
+) -> dict[int, float] | None:
     """``class_weight`` as a full dict {class number: weight}, which is the only form that Keras does not misread.
 
     Keras ignores string keys silently and counts missing classes as 1. ``num_classes`` None: not known, not checked.
+    ``class_names`` turn names that were given as keys into the numbers of the suggestion.
 
     Raises
     ------
     TypeError
         Not a dict, or keys that are no integers: the sentence shows the right dict.
     ValueError
-        Classes are missing or unknown, or a weight is not a finite number of at least 0.
+        Classes are missing or unknown, a weight is not a finite number of at least 0, or all of them are 0.
     """
     if class_weight is None:
         return None
     rule = "class_weight must be a dict {class number: weight} with every class"
-    if not isinstance(class_weight, dict):
+    if not isinstance(class_weight, Mapping):
         shown = _suggestion(dict(enumerate(_as_list(class_weight))), num_classes)
         raise TypeError(f"{rule}; got {type(class_weight).__name__}. Pass class_weight={shown}.")
     if not all(isinstance(key, (int, np.integer)) and not isinstance(key, bool) for key in class_weight):
-        shown = _suggestion(_int_keys(class_weight), num_classes)
+        shown = _suggestion(_int_keys(class_weight, class_names or ()), num_classes)
         raise TypeError(f"{rule}; got keys {list(class_weight)[:5]}. Pass class_weight={shown}.")
     weights = {int(key): value for key, value in class_weight.items()}
     for number, value in weights.items():
         if not _is_weight(value):
             raise ValueError(f"the weight of class {number} must be a finite number of at least 0; got {value!r}.")
+    if num_classes is None and (not weights or min(weights) < 0):
+        raise ValueError(f"{rule} from 0 on; got classes {sorted(weights)[:5]}.")
     if num_classes is not None and set(weights) != set(range(num_classes)):
         missing = sorted(set(range(num_classes)) - set(weights))
         unknown = sorted(set(weights) - set(range(num_classes)))
@@ -111,7 +191,23 @@ def check_class_weight(class_weight, num_classes: int | None) -> dict[int, float
         raise ValueError(
             f"{rule} from 0 to {num_classes - 1}; it {got}. Pass class_weight={_suggestion(weights, num_classes)}."
         )
+    if not any(weights.values()):
+        raise ValueError("class_weight must not be 0 for every class: nothing would be learned.")
     return {number: float(weights[number]) for number in sorted(weights)}
+
+
+def check_same_classes(generator, validation_data) -> None:
+    """Raises ValueError when both name their classes, and one name has two numbers: accuracy would mean nothing."""
+    names, others = (getattr(each, "class_names", None) for each in (generator, validation_data))
+    if not names or not others:
+        return
+    numbers = {name: number for number, name in enumerate(others)}
+    for number, name in enumerate(names):
+        if numbers.get(name, number) != number:
+            raise ValueError(
+                f"class {number} of generator is {name!r}, which is class {numbers[name]} of validation_data. Build "
+                "both files from one list of classes, or both splits in one file: data_scripts.build_hdf5."
+            )
 
 
 def class_count(model, source) -> int | None:
@@ -119,7 +215,9 @@ def class_count(model, source) -> int | None:
     count = getattr(source, "num_classes", None)
     if count is None:
         count = _output_width(model)
-    return None if count == 1 else count
+    if count == 1:  # one output for a number, or for a yes or no
+        return 2 if _loss_names(model) & _BINARY_LOSSES else None
+    return count
 
 
 def check_labels(model, sequence, name: str = "generator") -> None:
@@ -182,39 +280,59 @@ def _check_metrics(model, sequence, name: str) -> None:
         )
 
 
+def check_callbacks(model, callbacks) -> None:
+    """Raises TypeError for what is no callback, and for one of the other Keras, which would fail in the middle."""
+    own, other = ("tf_keras", "keras") if "tf_keras" in _packages(model) else ("keras", "tf_keras")
+    for callback in callbacks:
+        if inspect.isclass(callback) or not hasattr(callback, "set_model"):
+            got = f"the class {callback.__name__}" if inspect.isclass(callback) else repr(callback)
+            raise TypeError(f"callbacks must be callbacks, made with their arguments; got {got}.")
+        if other in _packages(callback) and own not in _packages(callback):
+            name = type(callback).__name__
+            raise TypeError(
+                f"{name} is a callback of {other} and the model is one of {own}. Take it from {own}.callbacks."
+            )
+
+
 def check_monitors(model, callbacks, has_validation: bool) -> None:
-    """Compare what callbacks monitor with the names that this model reports.
+    """Compare what callbacks monitor, and put into names of files, with the names that this model reports.
 
     Raises
     ------
     ValueError
         A name that will never be reported: the sentence lists those that will.
     """
-    if any(type(callback).__module__.split(".")[0] not in _KNOWN_PACKAGES for callback in callbacks):
+    if any(_may_write_logs(callback) for callback in callbacks):
         return
     names = _reported_names(model)
     if names is None:
         return
     known = [*names, *(f"val_{name}" for name in names)] if has_validation else names
     for callback in callbacks:
-        monitor = _watched_name(callback)
-        if monitor is None or monitor in known or monitor in {"learning_rate", "lr"}:
-            continue
-        near = [name for name in known if name.startswith(monitor)] or difflib.get_close_matches(monitor, known, n=1)
-        advice = f'Use monitor="{near[0]}".' if near else "Use one of these names."
-        if monitor.startswith("val_") and not has_validation:
-            advice = "Pass validation_data, or monitor a name without val_."
-        raise ValueError(
-            f'{type(callback).__name__} monitors "{monitor}", which this model does not report; it reports '
-            f"{', '.join(known)}. {advice}"
-        )
+        for name, use, better in _wanted_names(callback):
+            if name in known or name in {"learning_rate", "lr"}:
+                continue
+            near = [other for other in known if other.startswith(name)] or difflib.get_close_matches(name, known, n=1)
+            advice = f"Use {better.format(near[0])}." if near else "Use one of these names."
+            if name.startswith("val_") and not has_validation:
+                verb = "monitor" if better.startswith("monitor") else "write"
+                advice = f"Pass validation_data, or {verb} a name without val_."
+            raise ValueError(
+                f"{type(callback).__name__} {use}, which this model does not report; it reports {', '.join(known)}. "
+                f"{advice}"
+            )
+
+
+def queue_bytes(queues: list[tuple[str, int, int]]) -> int:
+    """What queues hold in memory at most; each is (name, batches held, bytes a batch)."""
+    return sum(batches * size for _, batches, size in queues)
 
 
 def warn_about_queue(queues: list[tuple[str, int, int]]) -> None:
     """Warn when batches made ahead may fill the memory; ``queues`` lists (name, batches held, bytes a batch)."""
-    needed = sum(batches * size for _, batches, size in queues)
-    free = psutil.virtual_memory().available
-    if needed > _QUEUE_SHARE * free:
+    needed = queue_bytes(queues)
+    free = free_memory().free
+    if needed > QUEUE_SHARE * free:
         parts = " and ".join(
             f"{name} holds up to {batches} batches of {size / 1e6:.0f} MB" for name, batches, size in queues
         )
@@ -234,15 +352,19 @@ def _as_list(values) -> list:
 
 
 def _is_weight(value) -> bool:
-    return isinstance(value, (int, float, np.number)) and math.isfinite(value) and value >= 0
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return is_number and 0 <= value <= _LARGEST_WEIGHT
 
 
-def _int_keys(weights: dict) -> dict[int, object]:
+def _int_keys(weights: Mapping, class_names: Sequence[str]) -> dict[int, object]:
+    """The numbers that wrong keys stand for: "0" of JSON, b"0" of HDF5, 0.0 of np.unique(), names of classes."""
     found = {}
     for key, value in weights.items():
-        with_number = str(key).strip()
-        if with_number.isdigit():
-            found[int(with_number)] = value
+        words = (key.decode(errors="replace") if isinstance(key, bytes) else str(key)).strip()
+        if words in class_names:
+            found[list(class_names).index(words)] = value
+        elif re.fullmatch(r"[0-9]+(\.0*)?", words):
+            found[int(words.partition(".")[0])] = value
     return found
 
 
@@ -302,18 +424,59 @@ def _reported_names(model) -> list[str] | None:
     if not config or own_step or len(getattr(model, "outputs", None) or ()) != 1:
         return None
     names = ["loss"]
-    for group in (config.get("metrics"), config.get("weighted_metrics")):
+    for group, prefix in ((config.get("metrics"), ""), (config.get("weighted_metrics"), "weighted_")):
         if isinstance(group, dict):
             return None
-        names += [_name_of(entry) for entry in group or ()]
+        for entry in group or ():
+            name = _reported_name(entry, "tf_keras" in _packages(model))
+            names.append(f"{prefix}{name}" if name in names else name)  # the same metric, with and without weights
     return None if None in names else names
 
 
-def _watched_name(callback) -> str | None:
+def _reported_name(entry, classic: bool) -> str | None:
+    """Keras 3 reports a function in small letters; tf_keras a class that was asked for by name under its own name."""
+    name = _name_of(entry)
+    if classic:
+        return None if isinstance(entry, str) and entry != entry.lower() else name
+    is_function = isinstance(entry, dict) and isinstance(entry.get("config"), str)
+    return _snake_case(name) if is_function else name
+
+
+def _snake_case(name: str) -> str:
+    """``plainF1`` -> ``plain_f1``, as Keras 3.15 does it."""
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", name))
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def _may_write_logs(callback) -> bool:
+    """Whether a callback may report names of its own: one of the user, or functions of the user."""
+    unknown = type(callback).__module__.split(".")[0] not in _KNOWN_PACKAGES
+    return unknown or not {"on_epoch_begin", "on_epoch_end"}.isdisjoint(vars(callback))
+
+
+def _wanted_names(callback) -> Iterator[tuple[str, str, str]]:
+    """Each name that a callback waits for: the name, the words for it, and how to write a better one."""
     kind = next((cls.__name__ for cls in type(callback).__mro__ if cls.__name__ in _WATCHERS), None)
-    if kind is None or (kind == "ModelCheckpoint" and not callback.save_best_only):
-        return None
-    return callback.monitor
+    if kind is not None and (kind != "ModelCheckpoint" or callback.save_best_only):
+        yield callback.monitor, f'monitors "{callback.monitor}"', 'monitor="{}"'
+    if kind == "ModelCheckpoint":
+        for name in _fields(callback.filepath):
+            yield name, f"puts {{{name}}} into the name of its file", "{{{}}}"
+
+
+def _fields(pattern: str) -> list[str]:
+    """Names in the braces of a pattern such as ``"{epoch:02d}-{val_loss:.2f}.keras"``, without those of the count."""
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(str(pattern)) if field]
+    except ValueError:  # no pattern; Keras says so
+        return []
+    names = [re.split(r"[.\[]", field)[0] for field in fields]
+    return [name for name in names if name not in {"epoch", "batch"}]
+
+
+def _packages(value) -> set[str]:
+    """Top packages of the classes of an object."""
+    return {cls.__module__.split(".")[0] for cls in type(value).__mro__}
 
 
 def _single_shape(model, attribute: str) -> tuple | None:

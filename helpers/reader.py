@@ -8,6 +8,7 @@ can be, the bytes are read past HDF5 (:mod:`helpers.direct`); both ways give the
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from pathlib import Path
@@ -19,6 +20,7 @@ from helpers import images
 from helpers.direct import check_unchanged, file_state, locate, runs, unreadable
 from helpers.heap import locate_heap
 from helpers.layout import (
+    HDF5FileError,
     LayoutError,
     checked_size,
     clear_damage,
@@ -76,6 +78,7 @@ class RowReader:
     def _look_at(self, data: h5py.Dataset) -> None:
         if not data.shape:
             raise LayoutError(f"{self.dataset} in {self.path} has no rows: it is a single value, not an array.")
+        _check_filters(data, self.path, self.dataset)
         self._is_jpeg = h5py.check_vlen_dtype(data.dtype) is not None
         self._row_shape = _row_shape(data, self._resize_to) if self._is_jpeg else data.shape[1:]
         self.dtype = np.dtype(np.uint8) if self._is_jpeg else data.dtype
@@ -130,14 +133,11 @@ class RowReader:
         rows = self._checked_rows(rows)
         out = self._checked_out(out, len(rows))
         self._check_open()
-        if self._is_jpeg:
-            self._read_jpeg(rows, out)
-        elif self._direct is None:
-            self._read_runs(self._data(), rows, np.arange(len(rows)), out)
-        else:
-            left = self._direct.read(rows, out)
-            if len(left):
-                self._read_runs(self._data(), rows[left], left, out)
+        try:
+            self._read(rows, out)
+        except Exception:
+            self._check_open()  # closed meanwhile by another thread: that is the error, not what HDF5 makes of it
+            raise
         return out
 
     def read_ahead(self, rows) -> None:
@@ -153,8 +153,8 @@ class RowReader:
 
     def close(self) -> None:
         """Close this process's handle. Closing twice is quiet; a closed reader cannot read any more."""
+        self._closed = True  # first: a thread that comes now opens nothing any more
         data = self._handles.pop(os.getpid(), None)
-        self._closed = True
         for past_hdf5 in (self._direct, self._heap):
             if past_hdf5 is not None:
                 past_hdf5.close()
@@ -193,11 +193,26 @@ class RowReader:
             file.close()
             raise
         with clear_damage(self.path):
-            data = _with_chunk_cache(find_dataset(file, self.dataset, quiet=True))  # __init__ has warned
+            data = find_dataset(file, self.dataset, quiet=True)  # __init__ has warned
+            _check_filters(data, self.path, self.dataset)  # a worker process may lack what this one has
+            data = _with_chunk_cache(data)
         kept = self._handles.setdefault(os.getpid(), data)
         if kept is not data:  # another thread was faster
             file.close()
+        if self._closed:  # meanwhile, by another thread, which may not have seen this handle
+            self.close()
+            self._check_open()
         return kept
+
+    def _read(self, rows: np.ndarray, out: np.ndarray) -> None:
+        if self._is_jpeg:
+            self._read_jpeg(rows, out)
+        elif self._direct is None:
+            self._read_runs(self._data(), rows, np.arange(len(rows)), out)
+        else:
+            left = self._direct.read(rows, out)
+            if len(left):
+                self._read_runs(self._data(), rows[left], left, out)
 
     def _checked_rows(self, rows) -> np.ndarray:
         array = np.asarray(rows)
@@ -295,6 +310,20 @@ def _with_chunk_cache(data: h5py.Dataset) -> h5py.Dataset:
     file, name = data.file.id, data.name.encode()
     data.id.close()  # while a dataset is open, HDF5 opens it a second time with the settings of the first
     return h5py.Dataset(h5py.h5d.open(file, name, access))
+
+
+def _check_filters(data: h5py.Dataset, path: Path, name: str) -> None:
+    """Raise HDF5FileError when this process lacks a filter that the rows are packed with."""
+    created = data.id.get_create_plist()
+    for number, _, _, words in map(created.get_filter, range(created.get_nfilters())):
+        if not h5py.h5z.filter_avail(number):
+            raise HDF5FileError(
+                errno.ENOSYS,
+                f"{name} in {path} is packed with HDF5 filter {number} ({words.decode(errors='replace')}), and process "
+                f"{os.getpid()} does not have it. Import the package that brings it before the file is read (often "
+                "hdf5plugin); for worker processes also set os.environ['HDF5_PLUGIN_PATH'] = hdf5plugin.PLUGIN_PATH, "
+                "or use threads: use_multiprocessing=False.",
+            )
 
 
 def _chunks_a_row(data: h5py.Dataset) -> int:

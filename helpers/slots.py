@@ -19,6 +19,11 @@ from collections import deque
 
 import numpy as np
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 _ALIGNMENT = 64  # bytes: what TensorFlow and JAX ask for to wrap an array
 
 
@@ -163,7 +168,14 @@ def room_for(*sizes: int) -> int:
 
 def scratch_file(name: str) -> int:
     """Descriptor of an empty file without a name, in memory where the system can (Linux)."""
+    with _scratch(name) as file:
+        if fcntl is None:
+            return os.dup(file.fileno())
+        # Above 0, 1 and 2, which are free in a program that was started without them: in a child they are its streams.
+        return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def _scratch(name: str):
     if hasattr(os, "memfd_create"):
-        return os.memfd_create(name)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+        return os.fdopen(os.memfd_create(name), "r+b", buffering=0)
+    return tempfile.TemporaryFile()

@@ -19,12 +19,12 @@ import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Container
 
 import keras
 import numpy as np
 
 from helpers import preflight
+from helpers.arguments import whole_number
 from helpers.feeds import (
     Feed,
     GeneratorRanDryError,
@@ -34,7 +34,6 @@ from helpers.feeds import (
     training_feed,
     validation_feed,
 )
-from helpers.order import whole_number
 from helpers.preflight import QueueMemoryWarning
 from helpers.workers import WorkerDiedError, WorkerStalledError
 
@@ -113,18 +112,21 @@ def fit_generator(
     validation_steps = _optional_steps("validation_steps", validation_steps)
     epochs = whole_number("epochs", epochs, 1, "It is the number of the last epoch.")
     initial_epoch = whole_number("initial_epoch", initial_epoch, 0, "It is the number of the first epoch.")
-    if not isinstance(validation_freq, Container):
-        hint = "It is the number of epochs from one validation to the next, or a list of epochs."
-        validation_freq = whole_number("validation_freq", validation_freq, 1, hint)
-    if initial_epoch > epochs:
+    validation_freq = preflight.checked_validation_freq(validation_freq)
+    if initial_epoch >= epochs:
         raise ValueError(
             f"epochs is the number of the last epoch, not how many more: initial_epoch={initial_epoch} with "
             f"epochs={epochs} trains nothing. Pass epochs={initial_epoch + epochs} for {epochs} more."
         )
+    preflight.check_end(generator, steps, "generator", "steps_per_epoch")
     preflight.check_validation(validation_data, validation_steps, validation_freq)
+    preflight.check_same_classes(generator, validation_data)
     callbacks = _callback_list(callbacks)
+    preflight.check_callbacks(model, callbacks)
     preflight.check_monitors(model, callbacks, has_validation=validation_data is not None)
-    weights = preflight.check_class_weight(class_weight, preflight.class_count(model, generator))
+    weights = preflight.check_class_weight(
+        class_weight, preflight.class_count(model, generator), getattr(generator, "class_names", None)
+    )
     pool = {
         "workers": None if workers is None else preflight.checked_workers(workers),
         "use_multiprocessing": (
@@ -139,6 +141,7 @@ def fit_generator(
         feed.check(model)
         validation.check(model)
         preflight.warn_about_queue([*feed.queues(), *validation.queues()])
+        feed.validation = validation
         feed.listeners = [callback.batch_ready for callback in callbacks if hasattr(callback, "batch_ready")]
         _say(feed.message(), verbose)
         return _train(
@@ -191,12 +194,11 @@ def _train(model, feed: Feed, validation: Feed, settings: dict, **options):
 
 def _fit_classic(model, feed: Feed, settings: dict, options: dict):
     """The real ``Model.fit_generator``; None becomes its own default, as it was in Keras 2."""
+    feed.shuffle(settings["shuffle"])  # refuses what it must
     if type(feed) is Feed or type(feed) is PyDatasetFeed:
         for name in ("workers", "use_multiprocessing", "max_queue_size", "shuffle"):
             if settings[name] is not None:
                 options[name] = settings[name]
-    else:
-        feed.shuffle(settings["shuffle"])  # refuses what it must; the order comes from the feed
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*fit_generator.* is deprecated")
         return model.fit_generator(feed.data(classic=True), **options)

@@ -26,14 +26,21 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import cloudpickle
 
 from helpers import slots
 
-# What the new process runs: the parent's import path, then main().
-COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from helpers.worker_process import main; main()"
+# What the new process runs: this package from the folder the parent has it from, which its import path may not lead to
+# any more (it begins with "" in a notebook, and the working directory changes); then the parent's import path; main().
+COMMAND = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import helpers; sys.path[:] = sys.argv[2:]; "
+    "from helpers.worker_process import main; main()"
+)
+KIT_FOLDER = str(Path(__file__).resolve().parents[1])
 _LOOK_MS = 1000  # how often a worker without a task looks whether its parent is still there
+_loading = threading.Event()  # set while a worker process loads its function
 STACK_SIGNAL = getattr(signal, "SIGUSR1", None)  # asks a worker, also a stuck one, to write down where it is
 
 
@@ -83,37 +90,57 @@ class RemoteTraceError(Exception):
 class Raised:
     """An exception on its way from a worker: by cloudpickle, because its class may come from a notebook cell.
 
-    ``payload`` None: it does not come back from a pickle, and ``text`` is all that travels.
+    ``payload`` None: it does not come back from a pickle, and ``text`` is all that travels. ``ends``: it is none that
+    a program goes on after.
     """
 
     payload: bytes | None
     text: str
     notes: tuple[str, ...]
     trace: str
+    ends: bool = False
 
     @classmethod
-    def of(cls, error: Exception) -> Raised:
+    def of(cls, error: BaseException) -> Raised:
         try:
             payload = cloudpickle.dumps(error)
             cloudpickle.loads(payload)
         except Exception:  # a lock in it, or an __init__ that does not take its args: pickling raises anything
             payload = None
-        text = f"{type(error).__name__}: {error}"
-        return cls(payload, text, tuple(getattr(error, "__notes__", ())), "".join(traceback.format_exception(error)))
+        goes_on = isinstance(error, Exception)
+        text = _text(error) if goes_on else repr(error)
+        trace = "".join(traceback.format_exception(error))
+        return cls(payload, text, tuple(getattr(error, "__notes__", ())), trace, ends=not goes_on)
 
     def error(self) -> Exception:
         error = self._error()
-        error.__cause__ = RemoteTraceError(self.trace)
+        for note in self.notes[len(getattr(error, "__notes__", ())) :]:  # a __reduce__ of its own may drop them
+            error.add_note(note)
+        error.__cause__ = self.cause()
         return error
+
+    def cause(self) -> RemoteTraceError:
+        return RemoteTraceError(self.trace)
 
     def _error(self) -> Exception:
         if self.payload is not None:
             with contextlib.suppress(Exception):  # its module may exist in the worker only
-                return cloudpickle.loads(self.payload)
-        error = RuntimeError(self.text)
-        for note in self.notes:
-            error.add_note(note)
-        return error
+                error = cloudpickle.loads(self.payload)
+                if isinstance(error, Exception):  # a __reduce__ may give anything
+                    return error
+        return RuntimeError(self.text)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # its own __str__ fails
+        return f"{type(error).__name__} (its text cannot be had: __str__ fails)"
+
+
+def is_loading() -> bool:
+    """Whether this process is a worker that imports what it will run."""
+    return _loading.is_set()
 
 
 def main() -> None:
@@ -145,7 +172,9 @@ def _answer(function: Callable, arguments: tuple, arena: slots.Arena) -> Answer 
         buffers: list[pickle.PickleBuffer] = []
         pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         return Answer(pickled, tuple(arena.place_of(buffer.raw()) or bytes(buffer.raw()) for buffer in buffers))
-    except Exception as error:
+    except (SystemExit, KeyboardInterrupt):  # the process ends, as any program does
+        raise
+    except BaseException as error:
         return Raised.of(error)
 
 
@@ -168,11 +197,13 @@ def _prepare(start: Start) -> None:
 
 
 def _load(pickled: bytes) -> Callable:
+    _loading.set()
     try:
         function = cloudpickle.loads(pickled)
     except Exception as error:  # a module that is missing here; an error now would look like a killed worker
         error.add_note("while a worker process loaded the function it runs")
         function = _Raises(error)
+    _loading.clear()
     if "cv2" in sys.modules:
         sys.modules["cv2"].setNumThreads(1)  # the workers are the parallelism
     return function

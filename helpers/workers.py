@@ -79,6 +79,7 @@ _STACK_FRAMES = 12  # of a stuck thread, from the function that it runs on: more
 _OVERDUE_S = (
     2.0  # a step of a fast model comes to a broken batch sooner, and the training ends in the same place each time
 )
+_ENDS_A_PROGRAM = "Something in it called sys.exit(), or raised what ends a program."
 _TIME_IS_UP = object()
 
 
@@ -216,6 +217,12 @@ class WorkerPool:
         return range(item, item + self.ahead if stop is None else max(min(item + self.ahead, stop), item + 1))
 
     def _start(self) -> None:
+        if worker_process.is_loading():
+            raise RuntimeError(
+                "a worker process must not start workers of its own while it imports what it will run: the module of "
+                "that function starts a training as soon as it is imported. Put the training into a function, or "
+                'below `if __name__ == "__main__":`.'
+            )
         pickled = _pickled(self._function) if self.processes else b""
         if self._answer_bytes:
             self._slots = Slots(self.most_held, room_for(self._answer_bytes, 0, 0), shared=self.processes)
@@ -400,7 +407,7 @@ class _Worker(threading.Thread):
             return _Failed(error)
         except BaseException as error:  # without a word, sys.exit() would end the thread, and nobody would answer
             how = f"{self._words} ended with {error!r} while it made {self._describe(item)}."
-            death = WorkerDiedError(f"{how} Something in it called sys.exit(), or raised what ends a program.")
+            death = WorkerDiedError(f"{how} {_ENDS_A_PROGRAM}")
             death.__cause__ = error
             return _Failed(death)
 
@@ -491,6 +498,8 @@ class _Process:
         reply = self._ask((item, slot))
         memory = memoryview(b"") if slot is None else self._slots.lend(slot)
         if isinstance(reply, worker_process.Raised):
+            if reply.ends:
+                raise _DeathError(f"ended with {reply.text}", _ENDS_A_PROGRAM) from reply.cause()
             raise reply.error()
         return reply.value(memory)
 
@@ -585,9 +594,10 @@ def _spawn(inherited: tuple[int, ...]) -> subprocess.Popen:
         else {"process_group": 0, "pass_fds": inherited}
     )
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", worker_process.COMMAND, *map(str, sys.path)],
+        [sys.executable, "-P", "-c", worker_process.COMMAND, worker_process.KIT_FOLDER, *map(str, sys.path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=None if sys.__stderr__ is not None else subprocess.DEVNULL,  # a program that was started without one
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},  # a worker makes arrays: it must take no GPU memory
         **own_group,
     )

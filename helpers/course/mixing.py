@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.order import whole_number
+from helpers.arguments import whole_number
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,12 @@ from remote import ERROR_LIMIT_S, NOTHING_LEFT, moment_of, place_of, trains_well
 KINDS = pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: /proc")
 
+
+def notes_of(where: str, row: int) -> list[str]:
+    """What an error of augment carries."""
+    return [f"while making {where}", f"while augmenting row {row}"]
+
+
 RAISED = [
     ("ZeroDivisionError", "ZeroDivisionError", "nothing to divide", "raises_zero_division"),
     ("MemoryError", "MemoryError", "no room for the zoomed image", "raises_memory_error"),
@@ -26,7 +32,7 @@ def test_an_exception_of_augment_keeps_its_class_and_names_the_batch(
     """Class, text, a note with batch, rows, dataset and file, and from a process the trace; then training works."""
     where, row = place_of(coded_file, 5)
     answer = trainer.run(file=coded_file, processes=processes, fault=fault, row=row, stamp=stamp)
-    assert (answer["error"], answer["message"], answer["notes"]) == (error, message, [f"while making {where}"])
+    assert (answer["error"], answer["message"], answer["notes"]) == (error, message, notes_of(where, row))
     assert answer["at"] - moment_of(stamp)[0] < ERROR_LIMIT_S
     assert (f"in {function}\n" in answer["cause"]) if processes else (answer["cause"] is None)
     assert (answer["steps"], answer["wrong"], answer["left"]) == (5, [], NOTHING_LEFT)
@@ -40,7 +46,7 @@ def test_an_array_that_is_too_large_for_a_worker_is_a_memory_error(trainer, code
     answer = trainer.run(file=coded_file, processes=True, fault="too large an array", row=row, stamp=stamp)
     assert "MemoryError" in answer["error"]
     assert answer["message"].startswith("Unable to allocate 2.00 GiB for an array")
-    assert answer["notes"] == [f"while making {where}"]
+    assert answer["notes"] == notes_of(where, row)
     assert (answer["wrong"], answer["left"]) == ([], NOTHING_LEFT)
 
 

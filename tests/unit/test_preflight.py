@@ -281,7 +281,7 @@ def test_settings_of_a_validation_that_does_not_take_place_are_refused(case):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         preflight.check_validation(None, *settings)
     assert str(caught.value) == message
-    preflight.check_validation("some data", *settings)
+    preflight.check_validation(("images", "labels"), *settings)
     preflight.check_validation(None, None, 1)
 
 

@@ -426,11 +426,13 @@ def test_error_of_an_augmentation_names_batch_rows_and_file(coded_file):
 
     with HDF5Sequence(coded_file, batch_size=4, augment=fails_on_class_2, shuffle=None) as sequence:
         index = next(i for i in range(len(sequence)) if 2 in class_of_row(sequence.rows_of(0, i)))
+        row = next(row for row in sequence.rows_of(0, index) if class_of_row(row) == 2)
         rows = ", ".join(str(row) for row in sequence.rows_of(0, index))
         with pytest.raises(RuntimeError, match="no cheese") as caught:
             sequence[index]
     assert caught.value.__notes__ == [
-        f"while making batch {index} of epoch 0 (rows {rows}) of train_img in {coded_file}"
+        f"while making batch {index} of epoch 0 (rows {rows}) of train_img in {coded_file}",
+        f"while augmenting row {row}",
     ]
 
 

@@ -260,7 +260,8 @@ def test_an_error_while_reading_surfaces_with_its_place(coded_file):
         assert sequence.position == (0, 4)
     assert str(caught.value) == "nothing to divide"
     assert caught.value.__notes__ == [
-        f"while making batch 4 of epoch 0 (rows 32, 33, 34, 35, 36, 37, 38, 39) of train_img in {coded_file}"
+        f"while making batch 4 of epoch 0 (rows 32, 33, 34, 35, 36, 37, 38, 39) of train_img in {coded_file}",
+        "while augmenting row 37",
     ]
 
 
@@ -316,11 +317,14 @@ def test_a_killed_worker_is_an_error_that_names_the_batch(coded_file):
 
 def test_a_stuck_worker_is_an_error(coded_file):
     """No batch within stall_timeout_s is an error that names the batch."""
+    model = make_model()
+    with HDF5Sequence(coded_file) as healthy:  # compiled now: that may take longer than the worker sleeps
+        fit_generator(model, healthy, 1, verbose=0)
     with HDF5Sequence(coded_file, batch_size=8, shuffle=None, augment=SleepsOnRow(12), stall_timeout_s=0.3) as sequence:
         with pytest.raises(
             WorkerStalledError, match=r"^no answer for 0.3 s; waiting for batch 1 of epoch 0 \(rows 8, "
         ):
-            fit_generator(make_model(), sequence, verbose=0, workers=1)
+            fit_generator(model, sequence, verbose=0, workers=1)
         time.sleep(1.0)  # the thread that slept still holds the file
 
 
@@ -418,7 +422,7 @@ def test_a_bad_call_is_refused_before_training(coded_file, case):
 
 NO_BATCHES = {
     "nothing": (None, "NoneType. For arrays call model.fit(x, y)."),
-    "a path": ("food.h5", "str. For arrays call model.fit(x, y)."),
+    "a path": ("food.h5", "str. For an HDF5 file pass HDF5Sequence(PATH)."),
     "arrays": ((np.zeros((4, *SHAPE)), np.zeros(4)), "tuple. For arrays call model.fit(x, y)."),
     "a generator function": (endless_batches, "function. Call it: generator=NAME()."),
 }
