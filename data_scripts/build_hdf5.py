@@ -35,7 +35,6 @@ import argparse
 import contextlib
 import errno
 import hashlib
-import os
 import shutil
 import sys
 import time
@@ -52,10 +51,21 @@ from data_scripts.folder import BuildError, LeftOut, find_pictures, set_copies_a
 from data_scripts.reading import Group, Picture, PictureReader, ReadGroup, SourceLostError, stamps_of
 from data_scripts.splits import DEFAULT_SPLIT, BrokenImageError, Plan, broken, plan_rows
 from data_scripts.stops import sigterm_interrupts
+from helpers import outside
 from helpers.batches import read_class_numbers
 from helpers.doctor import usable_cores
 from helpers.images import RESIZE_MODES, quiet_pillow
-from helpers.layout import LABEL_KINDS, SPLITS, STORAGES, HDF5FileError, LayoutError, read_file_info, read_split_info
+from helpers.layout import (
+    LABEL_KINDS,
+    SPLITS,
+    STORAGES,
+    HDF5FileError,
+    LayoutError,
+    file_path,
+    read_file_info,
+    read_split_info,
+)
+from helpers.part_file import PartFile
 from helpers.words import printable, size_text
 from helpers.workers import WorkerDiedError, WorkerPool, WorkerStalledError
 from helpers.writer import HDF5Writer
@@ -68,6 +78,7 @@ WORKERS_FROM = 500  # pictures: for fewer, starting processes takes longer than 
 CHECKPOINT_PICTURES = 256  # likewise
 CHECKPOINT_BYTES = 2**26  # of pixels, seconds of work, are lost at most; no clock, so that two builds are equal
 STALL_S = 600.0  # for one group of pictures, from a disk that is asleep or far away
+_IN_USE = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EPERM}  # locked, or not to be read by this user
 SAMPLED = 16  # pictures from which the size of JPEG or gzip rows is estimated
 
 
@@ -197,9 +208,9 @@ def build_hdf5(
     """
     start = time.perf_counter()
     for name, value in (("source", source), ("out", out)):
-        if not os.fspath(value):  # of an unset variable in a shell; Path("") would be the working directory
+        if value == "":  # of an unset variable in a shell; Path("") would be the working directory
             raise BuildError(f"{name} must name a {'folder' if name == 'source' else 'file'}; got nothing.")
-    source, out = Path(source), Path(out)
+    source, out = Path(source), file_path(out)
     options = Options(size, resize, storage, compression, label_kind, split, seed, on_error)
     _check_workers(workers)
     found = find_pictures(source)
@@ -212,7 +223,7 @@ def build_hdf5(
         if len(plan.class_names) == 1:
             warnings.warn(_one_class(source, plan.class_names[0]), stacklevel=2)
         build = _Build(plan, source, out, options, workers, progress)
-        was_complete = resume and not _part(out).exists() and _is_complete(plan, source, out, options)
+        was_complete = resume and not outside.exists(PartFile(out).part) and _is_complete(plan, source, out, options)
         counts = _counts_in(out) if was_complete else build.run(resume)
     return BuildReport(
         path=out,
@@ -469,7 +480,9 @@ def _is_complete(plan: Plan, source: Path, out: Path, options: Options) -> bool:
     """Whether ``out`` is the finished file of these pictures and options. Raises BuildError when it is another one."""
     try:
         info = read_file_info(out)
-    except HDF5FileError:
+    except HDF5FileError as error:
+        if error.errno in _IN_USE:  # it may be whole, and somebody else's
+            raise
         return False
     if info.complete is not True:
         return False
@@ -495,15 +508,9 @@ def _counts_in(path: Path) -> dict[str, list[int]]:
     return counts
 
 
-def _part(out: Path) -> Path:
-    """The file in the making; where ``out`` is a link, beside the file that it leads to."""
-    final = out.resolve()
-    return final.with_name(final.name + ".part")
-
-
 def _free_bytes(out: Path) -> int | None:
     """Room for the whole file, with what a part takes already; None when the system does not say."""
-    part = _part(out)
+    part = PartFile(out).part
     try:
         return shutil.disk_usage(part.parent).free + (part.stat().st_size if part.exists() else 0)
     except OSError:

@@ -143,8 +143,8 @@ def rechunk(
     """
     begin = time.perf_counter()
     options = Options(images, labels, keep, order, compression, seed, to_uint8)
-    source, out = planning.checked_paths(source, out)
     with layout.open_file(source) as file:
+        source, out = planning.checked_paths(source, out)
         plan = planning.make_plan(file, source, out, options)
         report = RechunkReport(source, out, options.seed, notes=list(plan.notes))
         report.size_before = source.stat().st_size

@@ -35,7 +35,7 @@ from data_scripts.rechunk_sets import (
     share_orders,
 )
 from data_scripts.splits import spread_order
-from helpers import label_scan, layout
+from helpers import label_scan, layout, outside
 from helpers.pairs import looks_like_labels
 from helpers.part_file import PartFile
 
@@ -267,7 +267,7 @@ def checked_paths(source: str | os.PathLike, out: str | os.PathLike) -> tuple[Pa
     """Both as paths. Raises RechunkError where writing one would change the other."""
     source, out = layout.file_path(source), layout.file_path(out)
     part = PartFile(out).part
-    same = [path for path in (out, part) if path.exists() and source.exists() and path.samefile(source)]
+    same = [path for path in (out, part) if outside.exists(path) and path.samefile(source)]
     if same or source.resolve() in {out.resolve(), part}:
         raise RechunkError(f"{out} and {source} are the same file. Give the result another name.")
     return source, out

@@ -20,6 +20,7 @@ import numpy as np
 
 from data_scripts.rechunk_inflate import DamagedChunkError, has_large_gzip_chunks, inflated_blocks
 from data_scripts.rechunk_scratch import Scratch
+from helpers.places import Places, find_places
 
 SLAB_BYTES = 128 * 2**20  # of a slab in memory; chunk, block and libraries beside it stay far below 600 MB
 BLOCK_BYTES = 16 * 2**20  # rows handed on at once
@@ -122,18 +123,20 @@ def row_blocks(
     """(first row, rows) of all rows from ``start`` on; a block is valid until the next one is asked for.
 
     ``folder`` takes the scratch file; ``on_read`` is told the bytes read since its last call. Raises
-    DamagedRowError.
+    DamagedRowError, and HDF5FileError where the index of chunks cannot be true.
     """
     if is_ragged(data):
         yield from _ragged_blocks(data, start, on_read)
         return
     step, size = slab_rows(data), row_bytes(data)
     most = max(1, BLOCK_BYTES // max(1, size))
+    places = _places(data)
     if has_large_gzip_chunks(data, SLAB_BYTES // 2):
         yield from _stream_blocks(data, start, most, on_read)
         return
     for first in range(start // step * step, len(data), step):
         last = min(first + step, len(data))
+        _check_found(data, places, first, last)
         if scratch_bytes(data) and (last - first) * size > SLAB_BYTES:
             with Scratch(folder, data.shape[1:], data.dtype) as scratch:
                 for corner, box in _boxes(data, first, last):
@@ -145,6 +148,29 @@ def row_blocks(
             slab = _filled(data, origin, (last - first, *data.shape[1:]), on_read)
             for row in range(max(first, start), last, most):
                 yield row, slab[row - first : min(row + most, last) - first]
+
+
+def _places(data: h5py.Dataset) -> Places | None:
+    """Where the chunks of an input lie; of the part nobody needs to ask, and it has no name that leads to a file."""
+    path = Path(data.file.filename)
+    found = find_places(data, path, name_of(data)) if path.is_file() else None
+    if found is not None and found.lying:
+        row = min(found.lying) // found.chunks_a_row * found.rows_a_chunk
+        _check_found(data, found, row, min(row + found.rows_a_chunk, len(data)))
+    return found
+
+
+def _check_found(data: h5py.Dataset, places: Places | None, first: int, last: int) -> None:
+    """HDF5 reads a chunk that a damaged index hides as zeros: these would get a checksum in the new file."""
+    if places is None:
+        return
+    try:
+        places.check_found(data, first, last - first)
+    except (OSError, RuntimeError) as error:
+        step = places.rows_a_chunk
+        for row in range(first, last, step) if last - first > step else ():  # which of them?
+            _check_found(data, places, row, min(row + step, last))
+        raise unreadable(data, first, last - 1, error) from error
 
 
 def _stream_blocks(data, start, most, on_read) -> Iterator[tuple[int, np.ndarray]]:

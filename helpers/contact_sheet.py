@@ -134,7 +134,7 @@ def _draw(canvas: np.ndarray, each: Thumbnail, y: int, x: int) -> None:
 
 
 def _write(canvas: np.ndarray, text: str, place: tuple[int, int], size: float, ink, most: int) -> None:
-    text = text.encode("ascii", "replace").decode()
+    text = text[:most].encode("ascii", "replace").decode()  # a character takes a pixel or more
     while len(text) > 1 and cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, size, 1)[0][0] > most:
         text = text.rstrip(".")[:-1] + ".."
     cv2.putText(canvas, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, ink, 1, cv2.LINE_AA)

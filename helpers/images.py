@@ -186,7 +186,10 @@ def _what_it_is(data: bytes) -> str:
 
 
 def _read_bytes(path: str | os.PathLike) -> bytes:
-    with Path(path).open("rb") as file:
+    path = Path(path)
+    if path.is_char_device():  # some, like /dev/zero, never end
+        raise ImageError("it is a device, not a file")
+    with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_BYTES:
             raise ImageError(f"it has {size:,} bytes, more than the largest picture that is read here")

@@ -16,7 +16,7 @@ from pathlib import Path
 import h5py
 from tqdm import tqdm
 
-from helpers import layout, split_checks
+from helpers import layout, outside, split_checks
 from helpers.pairs import guess_pairs, split_name
 from helpers.pixel_scan import SAMPLED_IMAGES
 from helpers.report import Report
@@ -71,7 +71,7 @@ def inspect_file(
         raise layout.LayoutError(
             f"images and labels name a pair of datasets: give both or neither; got {images!r} and {labels!r}."
         )
-    report = Report(Path(path))
+    report = Report(layout.file_path(path))
     try:
         with layout.open_file(path, rdcc_nbytes=_CACHE_BYTES) as file:
             report.size_bytes = report.path.stat().st_size
@@ -129,7 +129,7 @@ def _inspect_open(report: Report, file: h5py.File, named: tuple[str, str] | None
     elif info.kit_version is not None and not named:
         _check_names(report, file)
     _inspect_splits(report, file, pairs, verify, progress)
-    _check_whole(report, info)
+    _check_whole(report, file, info)
 
 
 def _check_end_mark(report: Report, info: layout.FileInfo) -> None:
@@ -170,7 +170,7 @@ def _inspect_splits(report: Report, file: h5py.File, pairs: dict, verify: bool, 
                 _report_damage(report, error)
 
 
-def _check_whole(report: Report, info: layout.FileInfo) -> None:
+def _check_whole(report: Report, file: h5py.File, info: layout.FileInfo) -> None:
     """What is said about all splits together."""
     rows = {name: split.n for name, split in report.splits.items()}
     if rows and report.ok and not rows.get("train", max(rows.values())):
@@ -179,12 +179,24 @@ def _check_whole(report: Report, info: layout.FileInfo) -> None:
             f"no image to train on is in {report.path}.",
             "Build it again with a training split, or name other datasets: --images NAME --labels NAME.",
         )
-    if report.splits and info.class_names is None:
+    if report.splits and info.class_names is None and info.kit_version is not None and _has_class_numbers(report, file):
+        report.add_fault(
+            "no-class-names",
+            f"{report.path} was written by this kit, its labels are class numbers, and it does not say how many "
+            "classes there are.",
+            "The file is damaged, or was changed. Copy or build it again.",
+        )
+    elif report.splits and info.class_names is None:
         report.add_warning(
             "no-class-names",
             f"{report.path} does not say what its classes are called.",
             "Pass classes= to HDF5Sequence, or store them: file.attrs['class_names'] = [...].",
         )
+
+
+def _has_class_numbers(report: Report, file: h5py.File) -> bool:
+    labels = (outside.find(file, split.labels)[0] for split in report.splits.values())
+    return any(isinstance(data, h5py.Dataset) and data.ndim == 1 for data in labels)
 
 
 def main(argv: list[str] | None = None) -> int:

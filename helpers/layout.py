@@ -17,7 +17,7 @@ import errno
 import operator
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,9 +139,7 @@ def open_file(path: str | os.PathLike, *, look_first: bool = True, **options) ->
     except OSError as error:  # a folder that may not be entered, a name longer than disks take
         raise HDF5FileError(error.errno, f"{path} cannot be opened: {error.strerror}. Check the path.") from error
     if not exists:
-        unfinished = path.with_name(path.name + ".part")
-        hint = f" {unfinished.name} lies beside it: its builder has not finished." if unfinished.exists() else ""
-        raise HDF5FileError(errno.ENOENT, f"{path} does not exist.{hint} Check the path, or build the file first.")
+        raise HDF5FileError(errno.ENOENT, _why_missing(path))
     if path.is_dir():
         raise HDF5FileError(
             errno.EISDIR, f"{path} is a folder, not an HDF5 file. Build one from it: data_scripts.build_hdf5."
@@ -155,6 +153,17 @@ def open_file(path: str | os.PathLike, *, look_first: bool = True, **options) ->
     if look_first:
         _check_danger(path, file)
     return file
+
+
+def _why_missing(path: Path) -> str:
+    if path.is_symlink():
+        return (
+            f"{path} is a link to {path.readlink()}, which does not exist or leads back to the link. Is its disk "
+            "there? Correct the link, or build the file first."
+        )
+    unfinished = path.with_name(path.name + ".part")
+    hint = f" {unfinished.name} lies beside it: its builder has not finished." if outside.exists(unfinished) else ""
+    return f"{path} does not exist.{hint} Check the path, or build the file first."
 
 
 def _check_danger(path: Path, file: h5py.File) -> None:
@@ -190,19 +199,30 @@ def clear_damage(path: str | os.PathLike) -> Iterator[None]:
 
 
 def file_path(path) -> Path:
-    """``path`` as a Path. Raises TypeError for an HDF5 object: it belongs to one process, and dies with its file."""
+    """``path`` as a Path.
+
+    Raises TypeError for all else, such as an HDF5 object: it belongs to one process, and dies with its file.
+    """
+    if isinstance(path, (str, os.PathLike)):
+        return Path(path)
+    kind = type(path).__name__
     if isinstance(path, (h5py.File, h5py.Group, h5py.Dataset)):
-        kind = type(path).__name__.lower()
-        got = f"an open {kind} of {path.file.filename}" if path else f"a {kind} that is closed already"
-        raise TypeError(
-            f"path must name an HDF5 file, which each process opens for itself; got {got}. Pass the name of the file."
-        )
-    return Path(path)
+        got = f"an open {kind.lower()} of {path.file.filename}" if path else f"a {kind.lower()} that is closed already"
+    else:
+        got = "nothing" if path is None else f"an object of type {kind}"
+    raise TypeError(
+        f"path must name an HDF5 file, which each process opens for itself; got {got}. Pass the name of the file."
+    )
 
 
 def explain_open_error(path: str | os.PathLike, error: OSError) -> str:
     """Turn HDF5's error of opening ``path`` into one sentence that says what happened and what to do."""
     text = str(error)
+    if "h5clear" in text:  # a mark in the file, in the formats from HDF5 1.10 on; a lock would have been met before it
+        return (
+            f"{path} was never closed: the process that wrote it was killed, or writes to it still. If nothing does, "
+            f"its last rows may be missing: build it again, or remove the mark with h5clear -s FILE. HDF5 said: {text}"
+        )
     if "unable to lock file" in text or "file is already open" in text:
         if error.errno in {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES} or "already open" in text:
             return (
@@ -455,6 +475,7 @@ def stored_image_shape(data: h5py.Dataset, size: tuple[int, int] | None = None) 
 def _check_bits(path, data: h5py.Dataset) -> None:
     """Refuse integers of which only some bits count: no program stores pixels so, but one flipped bit does."""
     kind = data.id.get_type()
+    kind = kind.get_super() if isinstance(kind, h5py.h5t.TypeEnumID) else kind
     if data.dtype.kind in "ui" and kind.get_precision() != 8 * kind.get_size():
         raise LayoutError(
             f"{data.name.lstrip('/')} in {path} says that of the {8 * kind.get_size()} bits of a number only "
@@ -507,22 +528,51 @@ def _label_kind(path, data: h5py.Dataset) -> tuple[str, int | None]:
 
 
 def _class_names(path, labels, stored, given, width) -> tuple[tuple[str, ...] | None, int | None]:
-    if isinstance(given, str) or not (given is None or isinstance(given, (int, np.integer)) or np.iterable(given)):
-        raise LayoutError(f"classes must be a list of names, or their number; got {given!r}.")
+    _check_classes(given)
     if given is None:
         names, number = stored, len(stored) if stored is not None else width
     elif isinstance(given, (int, np.integer)):
         names, number = (stored if stored is not None and len(stored) == given else None), int(given)
     else:
-        names = tuple(str(name) for name in given)
+        names = tuple(as_text(name) for name in given)
         number = len(names)
+        _check_order(path, names, stored)
     if given is not None and number < 1:
         raise LayoutError(f"classes must be at least 1; got {given!r}.")
+    if width == 1 and (number != 1 or (stored is None and given is None)):
+        raise LayoutError(
+            f"{labels} in {path} has one column: class numbers (n, 1), most likely, or one-hot rows of one class. "
+            "Store class numbers as (n,): labels[:, 0]."
+        )
     if width is not None and number != width:
         raise LayoutError(
             f"{labels} in {path} has {width} columns, but there are {number} classes. Pass the right classes=."
         )
     return names, number
+
+
+def is_unordered(names) -> bool:
+    """Whether names of classes have no order of their own: that of a set changes from run to run."""
+    return isinstance(names, (set, frozenset, Mapping))
+
+
+def _check_classes(given) -> None:
+    is_number = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
+    if isinstance(given, str) or not (given is None or is_number or np.iterable(given)):
+        raise LayoutError(f"classes must be a list of names, or their number; got {given!r}.")
+    if is_unordered(given):
+        raise LayoutError(
+            f"classes must be a list, in the order of the class numbers; got a {type(given).__name__}, whose order "
+            "says nothing about these. Pass a list."
+        )
+
+
+def _check_order(path, given: tuple[str, ...], stored: tuple[str, ...] | None) -> None:
+    if stored is not None and given != stored and sorted(given) == sorted(stored):
+        raise LayoutError(
+            f"classes must be in the order of the class numbers, which in {path} is {listed(stored)}; got "
+            f"{listed(given)}. Leave classes out: the file has them."
+        )
 
 
 def as_text(value) -> str:
@@ -533,7 +583,7 @@ def as_text(value) -> str:
 
 
 def _texts(values) -> tuple[str, ...]:
-    return tuple(as_text(value) for value in np.atleast_1d(values))
+    return tuple(as_text(value) for value in np.ravel(values))
 
 
 def _three_floats(values) -> tuple[float, float, float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import keras
 
-from helpers.layout import IncompleteFileError, LayoutError, read_file_info
+from helpers.layout import IncompleteFileError, LayoutError, explain_open_error, read_file_info
 
 _HALF_RANGE = 127.5  # (x - mean) / 127.5 of uint8 lies within -2 and 2, and within -1 and 1 for a middling mean
 _FILTERS = (1, 2, 4, 6)  # of the four blocks of small_cnn, in units of width
@@ -128,7 +128,7 @@ def transfer_model(
     Raises
     ------
     WeightsError
-        No network, or no such file.
+        No network, no such file, or one that does not open.
     ValueError
         An unknown base, images that are too small, a frozen base without weights.
     """
@@ -171,7 +171,10 @@ def _load_base(base: str, image_shape, weights) -> keras.Model:
             "before lie in ~/.keras/models."
         )
     network = build(weights=None, **options)
-    network.load_weights(path)
+    try:
+        network.load_weights(path)
+    except OSError as error:  # h5py's: a download that broke off, an error page under this name
+        raise WeightsError(explain_open_error(path, error)) from error
     return network
 
 

@@ -7,6 +7,7 @@ them, and only then is HDF5 let in.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -148,24 +149,19 @@ def _source_faults(owner: str, file: h5py.File, path: Path, dataset: str, rows: 
 def _rows_needed(created: h5py.h5p.PropDCID, number: int) -> int:
     """One more than the last row that a piece of a virtual dataset takes from its source; 0 when it has no end."""
     source, target = created.get_virtual_srcspace(number), created.get_virtual_vspace(number)
-    if source.get_select_type() == h5py.h5s.SEL_ALL:  # as many as there is room for
-        first, last = _bounds(target)
-        return last - first + 1
-    return _bounds(source)[1] + 1
-
-
-def _bounds(space: h5py.h5s.SpaceID) -> tuple[int, int]:
-    """First and last selected row; (0, -1) for a selection without end."""
     try:
-        first, last = space.get_select_bounds()
-        return int(first[0]), int(last[0])
-    except (ValueError, RuntimeError, IndexError):
-        return 0, -1
+        if source.get_select_type() != h5py.h5s.SEL_ALL:
+            return int(source.get_select_bounds()[1][0]) + 1
+        first, last = target.get_select_bounds()  # as many as there is room for: every second row, perhaps
+        points_a_row = math.prod(int(end) - int(start) + 1 for start, end in zip(first[1:], last[1:], strict=True))
+        return target.get_select_npoints() // points_a_row
+    except (ValueError, RuntimeError, IndexError):  # a selection without end
+        return 0
 
 
 def _located(way: str, name: str, item: h5py.HLObject, stored: str, prefix_variable: str) -> Source:
     """The first file that HDF5 will find under a stored name, and whether it is a file at all."""
-    there = [place for place in _places(way, Path(item.file.filename), stored, prefix_variable) if _exists(place)]
+    there = [place for place in _places(way, Path(item.file.filename), stored, prefix_variable) if exists(place)]
     if not there:
         return Source(way, name, Path(stored), "does not exist")
     odd = [place for place in there if not place.is_file()]  # a pipe would hold up HDF5 for ever
@@ -183,7 +179,8 @@ def _places(way: str, owner: Path, stored: str, prefix_variable: str) -> list[Pa
     return first + [Path(folder) / name for folder in folders]
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
+    """Whether something lies there; False where that cannot be found out."""
     try:
         return path.exists()
     except (OSError, ValueError):  # a name longer than disks take, or with a zero byte in it

@@ -31,6 +31,7 @@ _FILTERS_THAT_PACK_SO = {
     h5py.h5z.FILTER_FLETCHER32,
     h5py.h5z.FILTER_LZF,
 }
+_MASKS = ({h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_LZF}, {h5py.h5z.FILTER_FLETCHER32})  # that pack, that add 4 bytes
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Places:
     chunks: tuple[int, ...]  # shape of a chunk
     grid: tuple[int, ...]  # how many of them lie along each axis
     has_checksum: bool = False  # the index; in all formats from HDF5 1.10 on
+    lying: frozenset[int] = frozenset()  # chunks whose mask and size cannot both be true
     found: set[int] = field(default_factory=set)  # chunks that HDF5 found by itself; threads may share it
 
     @property
@@ -56,12 +58,15 @@ class Places:
     def check_found(self, data: h5py.Dataset, row: int, count: int) -> None:
         """Ask HDF5 for each stored chunk of neighbouring rows by itself, once. Raises RuntimeError when it finds none.
 
-        In a damaged index a chunk can be listed and yet not be found; reading the rows then gives black images.
+        In a damaged index a chunk can be listed and yet not be found; reading the rows then gives black images. Or it
+        can claim to be stored without its filters, and be too short for that; HDF5 then gives what was in memory.
         """
-        if self.has_checksum or data.chunks is None:
+        if data.chunks is None or (self.has_checksum and not self.lying):
             return
         first, last = row // self.rows_a_chunk, (row + count - 1) // self.rows_a_chunk
         numbers = np.arange(first * self.chunks_a_row, (last + 1) * self.chunks_a_row)
+        if not self.lying.isdisjoint(numbers.tolist()):
+            raise RuntimeError("the index says of a chunk that filters were left out, and its size does not fit that")
         for number in numbers[self.offsets[numbers] != MISSING].tolist():
             if number not in self.found:
                 place = np.unravel_index(number, self.grid)
@@ -168,7 +173,18 @@ def _chunks(data: h5py.Dataset, path: Path, name: str, file_size: int) -> Places
         values = np.full(count, empty, np.int64)
         values[numbers] = np.array([getattr(chunk, name_of) for chunk in found], np.uint64).astype(np.int64)
         places.append(values)
-    return Places(*places, data.chunks, grid, _has_checksum(data))
+    return Places(*places, data.chunks, grid, _has_checksum(data), _lying(data, *places[1:]))
+
+
+def _lying(data: h5py.Dataset, sizes: np.ndarray, masks: np.ndarray) -> frozenset[int]:
+    """Chunks that left out filters which the dataset does not have, or all that pack, and have not all their bytes."""
+    filters = _filter_list(data)
+    if not masks.any() or not set(filters) <= _FILTERS_THAT_PACK_SO:
+        return frozenset()
+    packs, adds = (sum(1 << place for place, code in enumerate(filters) if code in codes) for codes in _MASKS)
+    unpacked = math.prod(data.chunks) * data.id.get_type().get_size() + np.where(masks & adds, 0, 4 * bool(adds))
+    is_whole = (masks & packs != packs) | (packs == 0) | (sizes == unpacked)
+    return frozenset(np.flatnonzero((masks >> len(filters) != 0) | ~is_whole).tolist())
 
 
 def _check(data: h5py.Dataset, places: Places, path: Path, name: str, file_size: int) -> None:
@@ -183,11 +199,22 @@ def _check(data: h5py.Dataset, places: Places, path: Path, name: str, file_size:
     unpacked = data.nbytes if data.chunks is None else math.prod(data.chunks) * data.id.get_type().get_size()
     if h5py.check_vlen_dtype(data.dtype) is not None or not len(sizes):
         return
-    filters = _filters(data)
+    _check_shuffle(data, path, name)
+    filters = set(_filter_list(data))
     if not filters and (sizes != unpacked).any():
         raise _untrue(path, name, f"a chunk of {unpacked:,} bytes has only {sizes[sizes != unpacked][0]:,} in the file")
     if filters <= _FILTERS_THAT_PACK_SO and (sizes * _MOST_UNPACKED < unpacked).any():
         raise _untrue(path, name, f"no filter packs {unpacked:,} bytes into {sizes.min():,}")
+
+
+def _check_shuffle(data: h5py.Dataset, path: Path, name: str) -> None:
+    """The filter that sorts the bytes of numbers must know how many there are: else it puts them elsewhere."""
+    created, size = data.id.get_create_plist(), data.id.get_type().get_size()
+    for code, _, values, _ in map(created.get_filter, range(created.get_nfilters())):
+        if code == h5py.h5z.FILTER_SHUFFLE and values and values[0] != size:
+            raise _untrue(
+                path, name, f"its bytes were sorted as numbers of {values[0]} bytes, and its numbers have {size}"
+            )
 
 
 def _has_header_checksum(data: h5py.Dataset) -> bool:
@@ -237,9 +264,9 @@ def _whole_chunk(data: h5py.Dataset, corner: tuple[int, ...]) -> np.ndarray:
         return h5py.Dataset(one)[:]
 
 
-def _filters(data: h5py.Dataset) -> set[int]:
+def _filter_list(data: h5py.Dataset) -> list[int]:
     created = data.id.get_create_plist()
-    return {created.get_filter(number)[0] for number in range(created.get_nfilters())}
+    return [created.get_filter(number)[0] for number in range(created.get_nfilters())]
 
 
 def _sorted_extents(places: Places) -> tuple[np.ndarray, np.ndarray]:

@@ -52,7 +52,7 @@ def check_split(
         stored, label_places = _stored(report, images), _stored(report, labels)
         if stored is not None and label_places is not None:
             _check_chunks(report, images)
-            scan = _scanned(report, labels)
+            scan = _scanned(report, labels, label_places)
             _check_images(
                 report, file, split, (Images(images, names[0], stored.heap, stored.places), stored), scan, step
             )
@@ -157,10 +157,21 @@ def _stored(report: Report, data: h5py.Dataset) -> _Stored | None:
         return None
 
 
-def _scanned(report: Report, labels: h5py.Dataset) -> LabelScan | None:
-    if not (looks_like_labels(labels) and class_limit_is_sane(labels)):
+def _scanned(report: Report, labels: h5py.Dataset, stored: _Stored) -> LabelScan | None:
+    if not (looks_like_labels(labels) and class_limit_is_sane(labels)) or _is_column(report, labels):
         return None
-    return _guarded(report, labels, lambda: scan_labels(labels, len(report.class_names or ()) or None))
+
+    def scan() -> LabelScan:
+        if stored.places is not None:
+            stored.places.check_found(labels, 0, len(labels))
+        return scan_labels(labels, len(report.class_names or ()) or None)
+
+    return _guarded(report, labels, scan)
+
+
+def _is_column(report: Report, labels: h5py.Dataset) -> bool:
+    """Labels (n, 1): class numbers, most likely; one-hot rows only where the file names one class."""
+    return labels.ndim == 2 and labels.shape[1] == 1 and len(report.class_names or ()) != 1
 
 
 def _check_images(
@@ -239,6 +250,12 @@ def _check_label_form(report: Report, labels: h5py.Dataset) -> None:
             "or class numbers (n,) of an integer type.",
             "Store class numbers as int64, or one-hot rows as uint8.",
         )
+    elif _is_column(report, labels):
+        report.add_fault(
+            "label-shape",
+            f"{name} has shape {labels.shape}: class numbers in a column, most likely.",
+            "Store class numbers as (n,): labels[:, 0].",
+        )
     elif onehot and labels.shape[1] > MOST_CLASSES:
         report.add_fault(
             "label-shape",
@@ -250,6 +267,13 @@ def _check_label_form(report: Report, labels: h5py.Dataset) -> None:
             "class-count",
             f"{name} has {labels.shape[1]} columns, but the file names {len(report.class_names)} classes.",
             "Rebuild the labels from the list of names.",
+        )
+    elif not onehot and len(report.class_names or ()) > np.iinfo(labels.dtype).max + 1:
+        report.add_warning(
+            "label-type",
+            f"{name} holds {labels.dtype}, which ends at {np.iinfo(labels.dtype).max}, but the file names "
+            f"{len(report.class_names)} classes: numbers above may have wrapped around to other classes.",
+            "Store class numbers as int64; build the file again if there were such images.",
         )
 
 

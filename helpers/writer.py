@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import errno
 import os
+import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -332,7 +334,7 @@ class HDF5Writer:
             raise ValueError(f"images must be {wanted}; got shape {images.shape}. Resize them first.")
 
     def _class_numbers(self, labels, n: int) -> np.ndarray:
-        labels, classes = np.asarray(labels), len(self.class_names)
+        labels, classes = _as_array(labels), len(self.class_names)
         if labels.ndim not in {1, 2} or len(labels) != n:
             raise ValueError(
                 f"labels must have one entry for each of the {n} images; got shape {labels.shape}. "
@@ -394,7 +396,20 @@ def _crc32(rows) -> np.ndarray:
     return np.fromiter((zlib.crc32(np.ascontiguousarray(row)) for row in rows), np.uint32, len(rows))
 
 
+def _as_array(labels) -> np.ndarray:
+    try:
+        return np.asarray(labels)
+    except ValueError as error:
+        raise ValueError(
+            "labels must be class numbers (k,) or one-hot rows (k, classes); got rows of different length."
+        ) from error
+
+
 def _numbers_of_onehot(labels: np.ndarray, classes: int) -> np.ndarray:
+    if labels.shape[1] == 1 and classes > 1:
+        raise ValueError(
+            f"labels of shape {labels.shape} are class numbers in a column. Pass them as (k,): labels[:, 0]."
+        )
     if labels.shape[1] != classes:
         raise ValueError(
             f"one-hot labels must have {classes} columns, one for each class name; got {labels.shape[1]}. "
@@ -416,15 +431,18 @@ def _checked_shape(image_shape: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _checked_names(class_names: Sequence[str]) -> tuple[str, ...]:
-    names = () if isinstance(class_names, str) else tuple(class_names)
+    is_list = not isinstance(class_names, str) and np.iterable(class_names) and not layout.is_unordered(class_names)
+    names = tuple(class_names) if is_list else ()
     if not names or not all(isinstance(name, str) for name in names):
         raise ValueError(f"class_names must be a list with one string for each class; got {class_names!r}.")
     for name in names:
         if "\0" in name or name.encode("utf-8", "replace").decode() != name:
             raise ValueError(f"class_names must be text that HDF5 can store: no zero byte, UTF-8; got {name!a}.")
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if twice:
-        raise ValueError(f"class_names must differ from each other; got {twice[0]!r} more than once.")
+    # In NFC, because an e with accent looks the same as one character and as two.
+    counts = Counter(unicodedata.normalize("NFC", name) for name in names)
+    if len(counts) < len(names):
+        twice = min(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"class_names must differ from each other; got {twice!r} more than once.")
     return names
 
 

@@ -139,6 +139,8 @@ BASES = {
     "cut chunks": Base(
         _foreign_of(options={"chunks": (32, 8, 8, 1), "compression": 4, "shuffle": True}), checksums=True, **_NAMED
     ),
+    "writer sparse": Base(_written(label_kind="sparse")),
+    "lzf, shuffle": Base(_foreign_of(options={"chunks": _EIGHT, "compression": "lzf", "shuffle": True}), **_NAMED),
 }
 
 
