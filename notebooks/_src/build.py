@@ -249,19 +249,19 @@ def _check_readme(course: Course) -> list[str]:
 
 
 def write_error_index(course: Course) -> None:
-    """Bring ``notebooks/ERRORS.md`` up to date, where the course has one."""
-    path, text = _error_index(course)
-    if path.exists() and path.read_text(encoding="utf-8") != text:
-        write_atomically(path, text)
+    """Bring ``ERRORS.md`` up to date, in a course that has one."""
+    path = course.notebooks / error_index.NAME
+    if path.exists():
+        write_atomically(path, _error_index(course))
 
 
-def _error_index(course: Course) -> tuple[Path, str]:
-    return course.notebooks / error_index.NAME, error_index.page([lesson.name for lesson in course.lessons()])
+def _error_index(course: Course) -> str:
+    return error_index.page([lesson.name for lesson in course.lessons()])
 
 
 def _check_error_index(course: Course) -> list[str]:
-    path, text = _error_index(course)
-    if path.exists() and path.read_text(encoding="utf-8") != text:
+    path = course.notebooks / error_index.NAME
+    if path.exists() and path.read_text(encoding="utf-8") != _error_index(course):
         return [f"{path.name} differs from helpers/known_errors.toml. Run python notebooks/_src/build.py NAME --text."]
     return []
 
