@@ -98,7 +98,8 @@ def test_a_kernel_that_is_interrupted_trains_again(coded_file):
         assert _run(client, PREPARE.format(file=str(coded_file))) == ("", None)
         assert _run(client, LOOK)[1] is None  # threads that the kernel starts at its first cells are there now
         output, error = _run(client, TRAIN.format(epochs=10_000), interrupt=manager.interrupt_kernel)
-        assert (output, error) == ("training\n", "KeyboardInterrupt")
+        # Now and then IPython cannot format the trace of an interrupt and says so below the first line.
+        assert (output.splitlines()[0], error) == ("training", "KeyboardInterrupt")
         assert _run(client, LOOK) == ("[]\n[]\n[]\n", None)
         assert _run(client, TRAIN.format(epochs=2)) == ("training\nepochs 2\n", None)
         assert _run(client, LOOK) == ("[]\n[]\n[]\n", None)
@@ -113,7 +114,7 @@ def test_a_kernel_that_is_interrupted_trains_again(coded_file):
 def _run(client, code: str, interrupt=None) -> tuple[str, str | None]:
     """What the cell printed, and the name of its error; interrupted a moment after its first line when asked for."""
     asked = client.execute(textwrap.dedent(code))
-    output, error = "", None
+    output = ""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
@@ -129,8 +130,14 @@ def _run(client, code: str, interrupt=None) -> tuple[str, str | None]:
                 time.sleep(2.0)
                 interrupt()
                 interrupt = None
-        elif kind == "error":
-            error = content["ename"]
         elif kind == "status" and content["execution_state"] == "idle":
-            return output, error
+            return output, _reply(client, asked).get("ename")
     raise TimeoutError(f"no end of the cell within 60 s; it printed {output!r}")
+
+
+def _reply(client, asked: str) -> dict:
+    """The kernel's answer to a cell: it names the error also where IPython could not show it."""
+    while True:
+        message = client.get_shell_msg(timeout=10)
+        if message["parent_header"].get("msg_id") == asked:
+            return message["content"]
