@@ -53,8 +53,10 @@ def fails_with(*expected: type[BaseException], lines: int = 1) -> Iterator[None]
 
 
 @contextlib.contextmanager
-def quiet_stderr() -> Iterator[None]:
+def quiet_stderr(*, show: bool = True) -> Iterator[None]:
     """Hold back what is written to file descriptor 2, C++ code included; show it only if the lines under ``with`` fail.
+
+    ``show=False`` never shows it.
 
     TensorFlow writes to the descriptor itself while it is imported, at any log level (2.21), so that redirecting
     ``sys.stderr`` is not enough.
@@ -69,7 +71,8 @@ def quiet_stderr() -> Iterator[None]:
             except BaseException:
                 _restore(saved)
                 held.seek(0)
-                sys.stderr.write(held.read().decode("utf-8", "replace"))
+                if show:
+                    sys.stderr.write(held.read().decode("utf-8", "replace"))
                 raise
             finally:
                 _restore(saved)

@@ -1,6 +1,7 @@
 """Build the notebooks from their sources: executed, with stored outputs, the same bytes each time.
 
-    python notebooks/_src/build.py [NAME ...]          build all lessons, or those named
+    python notebooks/_src/build.py [NAME ...]          build all lessons and exercises, or those named
+    python notebooks/_src/build.py 02 exercises/02     a lesson; the exercises of a lesson, blank and solved
     python notebooks/_src/build.py --check             compare sources and notebooks, without executing
     python notebooks/_src/build.py NAME --lint         check the rules for sources, without executing
     python notebooks/_src/build.py NAME --text         only texts changed: update them, keep all outputs
@@ -14,20 +15,53 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import error_index
 import nbformat
+from exercise_lint import lint_exercises
+from exercise_source import FOLDER, KINDS, Kind, assemble_exercises, graded_number, read_exercises
 from lesson_lint import lint
 from lesson_run import Run, execute
-from lesson_source import IGNORE, NOTEBOOKS, BuildError, Lesson, Measured, assemble, lesson_paths, read_lesson, tags
+from lesson_source import (
+    IGNORE,
+    NOTEBOOKS,
+    BuildError,
+    Lesson,
+    Measured,
+    assemble,
+    lesson_paths,
+    plural,
+    read_lesson,
+    tags,
+)
 from nbformat import NotebookNode
 
 README = NOTEBOOKS.parent / "README.md"
 BEGIN, END = "<!-- notebooks:begin -->", "<!-- notebooks:end -->"
 MEMORY_STEP_MB = 50
+
+
+@dataclass(frozen=True)
+class Product:
+    """One notebook that the build makes: from which source, where it lies, and how it is put together and checked."""
+
+    lesson: Lesson
+    names: tuple[str, ...]  # what it is called on the command line, its full name first
+    path: Path
+    make: Callable[[Measured | None], NotebookNode]
+    lint: Callable[..., list[str]]
+
+    @property
+    def name(self) -> str:
+        """``02_naive_train_on_batch`` or ``exercises/02_naive_train_on_batch``."""
+        return self.names[0]
+
+    def stored(self) -> NotebookNode | None:
+        """The notebook as it lies on disk, or None."""
+        return nbformat.read(self.path, as_version=4) if self.path.exists() else None
 
 
 @dataclass(frozen=True)
@@ -42,14 +76,37 @@ class Course:
         """All lessons in order."""
         return [read_lesson(path) for path in lesson_paths(self.sources)]
 
+    def exercises(self) -> list[Lesson]:
+        """All exercises in order."""
+        return read_exercises(self.sources)
+
+    def products(self) -> list[Product]:
+        """Every notebook: the lessons, then the exercises, each blank and solved."""
+        lessons, exercises = self.lessons(), self.exercises()
+        products = [self._lesson_product(place, lessons, exercises) for place in range(len(lessons))]
+        return products + [self._exercise_product(one, exercises, kind) for one in exercises for kind in KINDS]
+
     def path(self, lesson: Lesson) -> Path:
         """Where the notebook of a lesson lies."""
         return self.notebooks / f"{lesson.name}.ipynb"
 
     def stored(self, lesson: Lesson) -> NotebookNode | None:
-        """The notebook as it lies on disk, or None."""
+        """The notebook of a lesson as it lies on disk, or None."""
         path = self.path(lesson)
         return nbformat.read(path, as_version=4) if path.exists() else None
+
+    def _lesson_product(self, place: int, lessons: list[Lesson], exercises: list[Lesson]) -> Product:
+        lesson = lessons[place]
+        before = lessons[place - 1] if place else None
+        after = lessons[place + 1] if place + 1 < len(lessons) else None
+        link = f"{FOLDER}/{lesson.name}.ipynb" if lesson.name in {one.name for one in exercises} else None
+        names = (lesson.name, lesson.name[:2])
+        return Product(lesson, names, self.path(lesson), lambda m: assemble(lesson, m, before, after, link), lint)
+
+    def _exercise_product(self, lesson: Lesson, exercises: list[Lesson], kind: Kind) -> Product:
+        path = self.notebooks / kind.folder / f"{lesson.name}.ipynb"
+        names = (f"{kind.folder}/{lesson.name}", f"{FOLDER}/{lesson.name}", f"{FOLDER}/{lesson.name[:2]}", FOLDER)
+        return Product(lesson, names, path, lambda m: assemble_exercises(lesson, m, kind, exercises), lint_exercises)
 
 
 COURSE = Course(NOTEBOOKS / "_src", NOTEBOOKS, README)
@@ -59,33 +116,33 @@ def main(arguments: list[str] | None = None, course: Course = COURSE) -> int:
     """Command line; returns the exit code: 0 fine, 1 faults or a failed cell, 2 unknown name."""
     options = _parser().parse_args(arguments)
     try:
-        chosen = choose(course.lessons(), options.names)
+        chosen = choose(course.products(), options.names)
     except BuildError as error:
         return _report([str(error)]) and 2
     if options.check:
         return _report(check(course, chosen))
     if options.lint:
-        return _report(fault for lesson in chosen for fault in lint_source(course, lesson))
+        return _report(fault for product in chosen for fault in lint_source(product))
     return build_all(course, chosen, fresh=options.fresh, text_only=options.text)
 
 
-def choose(lessons: list[Lesson], names: list[str]) -> list[Lesson]:
-    """The lessons called for: all without names; a name may be the number alone, and may end in .py or .ipynb."""
-    wanted = [Path(name).stem for name in names]
-    chosen = [lesson for lesson in lessons if not wanted or lesson.name in wanted or lesson.name[:2] in wanted]
-    unknown = [name for name in wanted if not any(name in {lesson.name, lesson.name[:2]} for lesson in lessons)]
+def choose(products: list[Product], names: list[str]) -> list[Product]:
+    """The notebooks called for: all without names; a name may be the number alone, and may end in .py or .ipynb."""
+    wanted = [str(PurePath(name).with_suffix("")) for name in names]
+    chosen = [product for product in products if not wanted or set(wanted) & set(product.names)]
+    unknown = [name for name in wanted if not any(name in product.names for product in products)]
     if unknown:
-        have = ", ".join(lesson.name for lesson in lessons) or "none"
+        have = ", ".join(product.name for product in products) or "none"
         raise BuildError(f"there is no lesson {', '.join(unknown)}. Lessons: {have}.")
     return chosen
 
 
-def build_all(course: Course, lessons: list[Lesson], *, fresh: bool, text_only: bool) -> int:
-    """Build each lesson, then README's table and the index of errors; goes on after a failed one: then 1."""
+def build_all(course: Course, products: list[Product], *, fresh: bool, text_only: bool) -> int:
+    """Build each notebook, then the pages made from all; goes on after a failed one: then 1."""
     faults = []
-    for lesson in lessons:
+    for product in products:
         try:
-            faults += update_text(course, lesson) if text_only else build(course, lesson, fresh=fresh)
+            faults += update_text(product) if text_only else build(product, fresh=fresh)
         except BuildError as error:
             faults.append(str(error))
     write_readme(course)
@@ -93,33 +150,33 @@ def build_all(course: Course, lessons: list[Lesson], *, fresh: bool, text_only: 
     return _report(faults)
 
 
-def build(course: Course, lesson: Lesson, *, fresh: bool = False) -> list[str]:
-    """Execute one lesson and write its notebook; returns the lint's faults. Raises BuildError when a cell fails."""
-    old = course.stored(lesson)
-    notebook = assemble(lesson, None, *neighbours(course, lesson))
-    run = execute(notebook, course.notebooks, lesson.name)
-    over = over_budget(lesson, run)
+def build(product: Product, *, fresh: bool = False) -> list[str]:
+    """Execute one notebook and write it; returns the lint's faults. Raises BuildError when a cell fails."""
+    old = product.stored()
+    notebook = product.make(None)
+    product.path.parent.mkdir(exist_ok=True)
+    run = execute(notebook, product.path.parent, product.name)
+    over = over_budget(product, run)
     if old is not None and not fresh:
         keep_ignored_outputs(notebook, old)
     for cell in notebook.cells:
         _stabilize(cell)
-    measured = settle(run, measured_of(old))
-    finished = with_outputs(assemble(lesson, measured, *neighbours(course, lesson)), notebook.cells)
-    write_notebook(finished, course.path(lesson))
-    print(f"{lesson.name}: {run.seconds:.0f} s, {run.peak_mb:.0f} MB")
-    return over + lint(finished, course.path(lesson))
+    finished = with_outputs(product.make(settle(run, measured_of(old))), notebook.cells)
+    write_notebook(finished, product.path)
+    print(f"{product.name}: {run.seconds:.0f} s, {run.peak_mb:.0f} MB")
+    return over + product.lint(finished, product.path)
 
 
-def update_text(course: Course, lesson: Lesson) -> list[str]:
+def update_text(product: Product) -> list[str]:
     """Write the notebook with its stored outputs and new texts. Raises BuildError when a code cell changed."""
-    old = course.stored(lesson)
-    notebook = assemble(lesson, measured_of(old), *neighbours(course, lesson))
+    old = product.stored()
+    notebook = product.make(measured_of(old))
     stored = [cell for cell in old.cells if cell.cell_type == "code"] if old else []
     if [cell.id for cell in notebook.cells if cell.cell_type == "code"] != [cell.id for cell in stored]:
-        raise BuildError(f"{lesson.name}: its code changed too. Build it without --text.")
+        raise BuildError(f"{product.name}: its code changed too. Build it without --text.")
     finished = with_outputs(notebook, stored)
-    write_notebook(finished, course.path(lesson))
-    return lint(finished, course.path(lesson))
+    write_notebook(finished, product.path)
+    return product.lint(finished, product.path)
 
 
 def with_outputs(notebook: NotebookNode, executed: Iterable[NotebookNode]) -> NotebookNode:
@@ -159,52 +216,46 @@ def settle(run: Run, before: Measured | None) -> Measured:
     return Measured(minutes, memory_mb)
 
 
-def over_budget(lesson: Lesson, run: Run) -> list[str]:
+def over_budget(product: Product, run: Run) -> list[str]:
     """Faults of a run that took more than the lesson's head allows."""
     faults = []
-    minutes, memory_mb = lesson.head.get("max_minutes"), lesson.head.get("max_memory_mb")
+    minutes, memory_mb = product.lesson.head.get("max_minutes"), product.lesson.head.get("max_memory_mb")
     if minutes is not None and run.seconds > 60 * minutes:
-        faults.append(f"{lesson.name} took {run.seconds:.0f} s; its head allows {minutes} minutes.")
+        faults.append(f"{product.name} took {run.seconds:.0f} s; its head allows {minutes} minutes.")
     if memory_mb is not None and run.peak_mb > memory_mb:
-        faults.append(f"{lesson.name} took {run.peak_mb:.0f} MB; its head allows {memory_mb} MB.")
+        faults.append(f"{product.name} took {run.peak_mb:.0f} MB; its head allows {memory_mb} MB.")
     return faults
 
 
-def neighbours(course: Course, lesson: Lesson) -> tuple[Lesson | None, Lesson | None]:
-    """The lessons before and after this one."""
-    lessons = course.lessons()
-    place = [other.name for other in lessons].index(lesson.name)
-    return lessons[place - 1] if place else None, lessons[place + 1] if place + 1 < len(lessons) else None
+def lint_source(product: Product) -> list[str]:
+    """Faults of a source that can be seen without executing it."""
+    return product.lint(product.make(None), product.lesson.path, executed=False)
 
 
-def lint_source(course: Course, lesson: Lesson) -> list[str]:
-    """Faults of a lesson that can be seen without executing it."""
-    return lint(assemble(lesson, None, *neighbours(course, lesson)), lesson.path, executed=False)
-
-
-def check(course: Course, lessons: list[Lesson]) -> list[str]:
-    """Where notebooks and README differ from the sources; nothing is executed."""
-    faults = [fault for lesson in lessons for fault in _check_lesson(course, lesson)]
-    known = {course.path(lesson) for lesson in course.lessons()}
-    for path in sorted(course.notebooks.glob("*.ipynb")):
-        if path not in known:
-            faults.append(f"{path.name} has no source in {course.sources.name}/. Delete it, or write its source.")
+def check(course: Course, products: list[Product]) -> list[str]:
+    """Where notebooks and pages differ from the sources; nothing is executed."""
+    faults = [fault for product in products for fault in _check_product(product)]
+    known = {product.path for product in course.products()}
+    folders = [course.notebooks, *(course.notebooks / kind.folder for kind in KINDS)]
+    found = [path for folder in folders for path in folder.glob("*.ipynb")]
+    for path in sorted(set(found) - known):
+        faults.append(f"{path.name} has no source in {course.sources.name}/. Delete it, or write its source.")
     return faults + _check_readme(course) + _check_error_index(course)
 
 
-def _check_lesson(course: Course, lesson: Lesson) -> list[str]:
-    stored = course.stored(lesson)
-    advice = f"Run python notebooks/_src/build.py {lesson.name}."
+def _check_product(product: Product) -> list[str]:
+    stored, name = product.stored(), f"{product.name}.ipynb"
+    advice = f"Run python notebooks/_src/build.py {product.names[1] if len(product.names) > 2 else product.name}."
     if stored is None:
-        return [f"{lesson.name}.ipynb does not exist. {advice}"]
-    expected = assemble(lesson, measured_of(stored), *neighbours(course, lesson))
+        return [f"{name} does not exist. {advice}"]
+    expected = product.make(measured_of(stored))
     if stored.metadata != expected.metadata:
-        return [f"{lesson.name}.ipynb has another head than its source. {advice}"]
+        return [f"{name} has another head than its source. {advice}"]
     for number, (old, new) in enumerate(zip(stored.cells, expected.cells, strict=False)):
         if _source_of(old) != _source_of(new):
-            return [f"{lesson.name}.ipynb differs from its source at cell {number}. {advice}"]
+            return [f"{name} differs from its source at cell {number}. {advice}"]
     if len(stored.cells) != len(expected.cells):
-        return [f"{lesson.name}.ipynb has {len(stored.cells)} cells, its source makes {len(expected.cells)}. {advice}"]
+        return [f"{name} has {len(stored.cells)} cells, its source makes {len(expected.cells)}. {advice}"]
     return []
 
 
@@ -214,13 +265,30 @@ def _source_of(cell: NotebookNode) -> tuple:
 
 def readme_table(course: Course) -> str:
     """The table of notebooks, from the stored notebooks."""
-    lines = ["| lesson | you build | minutes | memory |", "| --- | --- | --- | --- |"]
+    lines = ["| lesson | you build | minutes | memory | practise |", "| --- | --- | --- | --- | --- |"]
+    exercises = {one.name: one for one in course.exercises()}
     for lesson in course.lessons():
-        measured = measured_of(course.stored(lesson))
-        minutes, memory = ("-", "-") if measured is None else (measured.minutes, f"{measured.memory_mb} MB")
         link = f"[{lesson.title}]({course.notebooks.name}/{lesson.name}.ipynb)"
-        lines.append(f"| {link} | {lesson.promise} | {minutes} | {memory} |")
+        practise = _practise(course, exercises.pop(lesson.name, None))
+        lines.append(_readme_row(link, lesson, course.stored(lesson), practise))
+    for lesson in exercises.values():  # those of no single lesson
+        blank = next(product for product in course.products() if product.name == f"{FOLDER}/{lesson.name}")
+        link = f"[{lesson.title}]({course.notebooks.name}/{FOLDER}/{lesson.name}.ipynb)"
+        lines.append(_readme_row(link, lesson, blank.stored(), "it is one"))
     return "\n".join(lines)
+
+
+def _readme_row(link: str, lesson: Lesson, stored: NotebookNode | None, practise: str) -> str:
+    measured = measured_of(stored)
+    minutes, memory = ("-", "-") if measured is None else (measured.minutes, f"{measured.memory_mb} MB")
+    return f"| {link} | {lesson.promise} | {minutes} | {memory} | {practise} |"
+
+
+def _practise(course: Course, exercises: Lesson | None) -> str:
+    if exercises is None:
+        return "-"
+    count = sum(graded_number(cell) is not None for cell in exercises.cells)
+    return f"[{plural(count, 'exercise')}]({course.notebooks.name}/{FOLDER}/{exercises.name}.ipynb)"
 
 
 def new_readme(course: Course) -> str | None:
@@ -295,7 +363,7 @@ def _report(faults: Iterable[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a lesson: 02_naive_train_on_batch, or 02")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="02, 02_naive_train_on_batch, exercises/02, exercises")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--check", action="store_true", help="compare, do not execute")
     how.add_argument("--lint", action="store_true", help="check the sources' rules, do not execute")

@@ -17,7 +17,8 @@ from nbformat import NotebookNode
 SOURCES = Path(__file__).resolve().parent
 NOTEBOOKS = SOURCES.parent
 FACTS = "<!-- facts -->"
-PROMISE = re.compile(r"\*\*In this lesson you will build\*\*\s+(.+?)(?:\n\n|\Z)", re.DOTALL)
+_OPENINGS = r"In (?:this lesson you will build|these exercises you will)"
+PROMISE = re.compile(rf"\*\*{_OPENINGS}\*\*\s+(.+?)(?:\n\n|\Z)", re.DOTALL)
 IGNORE = "nbval-ignore-output"
 
 # The same for every Python version, so that a build on another one gives equal bytes.
@@ -85,12 +86,21 @@ def read_lesson(path: Path) -> Lesson:
     return Lesson(path, dict(head), [cell for cell in notebook.cells if cell.source.strip()])
 
 
-def assemble(lesson: Lesson, measured: Measured | None, before: Lesson | None, after: Lesson | None) -> NotebookNode:
-    """The notebook of a lesson, without outputs; ``before`` and ``after`` are its neighbours in the course."""
-    cells = [_clean(cell) for cell in lesson.cells]
+def assemble(
+    lesson: Lesson,
+    measured: Measured | None,
+    before: Lesson | None,
+    after: Lesson | None,
+    exercises: str | None = None,
+) -> NotebookNode:
+    """The notebook of a lesson, without outputs; ``before`` and ``after`` are its neighbours in the course.
+
+    ``exercises`` is the path of the lesson's exercises, for the link at its end.
+    """
+    cells = [clean(cell) for cell in lesson.cells]
     cells[0].source = cells[0].source.replace(FACTS, f"{FACTS}\n{facts_table(lesson, measured)}")
-    cells.append(nbformat.v4.new_markdown_cell(footer(before, after)))
-    _number(cells)
+    cells.append(nbformat.v4.new_markdown_cell(footer(before, after, exercises)))
+    number_cells(cells)
     return NotebookNode(
         nbformat=4,
         nbformat_minor=5,
@@ -118,9 +128,11 @@ def facts_table(lesson: Lesson, measured: Measured | None) -> str:
     return "\n".join(f"| {row} |" for row in rows)
 
 
-def footer(before: Lesson | None, after: Lesson | None) -> str:
-    """Links to the neighbours, and the reminder to free the memory."""
+def footer(before: Lesson | None, after: Lesson | None, exercises: str | None = None) -> str:
+    """Links to the neighbours and to the lesson's exercises, and the reminder to free the memory."""
     links = []
+    if exercises:
+        links.append(f"practise: [the exercises of this lesson]({exercises})")
     if before:
         links.append(f"previous: [{before.title}]({before.name}.ipynb)")
     if after:
@@ -139,7 +151,8 @@ def tags(cell: NotebookNode) -> list[str]:
     return cell.metadata.get("tags", [])
 
 
-def _clean(cell: NotebookNode) -> NotebookNode:
+def clean(cell: NotebookNode) -> NotebookNode:
+    """A copy of a cell as jupytext read it, with its tags alone as metadata, and no outputs."""
     metadata = nbformat.from_dict({"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {})
     fields = {"cell_type": cell.cell_type, "metadata": metadata, "source": cell.source}
     if cell.cell_type == "code":
@@ -147,7 +160,7 @@ def _clean(cell: NotebookNode) -> NotebookNode:
     return NotebookNode(fields)
 
 
-def _number(cells: list[NotebookNode]) -> None:
+def number_cells(cells: list[NotebookNode]) -> None:
     """Give each cell an id made from its source: equal ids mean equal sources."""
     seen: dict[str, int] = {}
     for cell in cells:
