@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from helpers.course.lesson import quiet_stderr
-from helpers.course.probes import AnswerRaised, Task, Wrong, one_line
+from helpers.course.probes import ENDINGS, AnswerRaised, Task, Wrong, one_line
 from helpers.course.tasks import find_task
 
 _WIDTH = 100
@@ -94,7 +94,7 @@ def _judge(task: Task, answer: object) -> Result:
         return _failed(task, earned, printed, _TIME_NAME, lines)
     except AnswerRaised as raised:
         return _raised(task, earned, printed, raised.error, raised.call)
-    except Exception as error:  # the answer's own code, called by a library: its fault is a finding, not a crash here
+    except ENDINGS as error:  # the answer's own code, called by a library: its fault is a finding, not a crash here
         return _raised(task, earned, printed, error, "")
     if earned != task.points:
         raise AssertionError(f"task {task.number} has {task.points} points and gave {earned}: a fault of the kit.")
@@ -108,9 +108,16 @@ def _failed(task: Task, earned: int, printed: io.StringIO, name: str, lines: lis
 
 def _raised(task: Task, earned: int, printed: io.StringIO, error: BaseException, call: str) -> Result:
     name = type(error).__name__
-    lines = [("error", one_line(f"{name}: {error}", 200)), ("where", _where(error)), ("called as", call)]
+    lines = [("error", one_line(f"{name}: {_message(error)}", 200)), ("where", _where(error)), ("called as", call)]
     lines += [("hint", task.hint(name)), *_printed(printed)]
     return Result(task.number, "raised", float(earned), task.points, name, tuple(line for line in lines if line[1]))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as inner:  # the answer's own exception may be broken, too
+        return f"(its text cannot be shown: {type(inner).__name__})"
 
 
 def _where(error: BaseException) -> str:

@@ -33,6 +33,7 @@ COMMON_HINTS = {
     "changed its input": "The caller still needs what it gave you. Work on a copy, or write into a new array.",
     "did not end": "It still ran when its time was up. Look for a loop that never ends, or try it on fewer rows.",
 }
+ENDINGS = (Exception, SystemExit, GeneratorExit)  # by which an answer may end; a KeyboardInterrupt is the learner's own
 RAISED_HINT = "Make a new cell, call it there yourself in the same way, and read the whole trace."
 
 
@@ -247,7 +248,7 @@ def run(function: Callable, *args, call: str = "", returns: bool = True, keeps_i
     given = _copied(args), {key: _copied(value) for key, value in kwargs.items()}
     try:
         result = function(*given[0], **given[1])
-    except Exception as error:
+    except ENDINGS as error:
         raise AnswerRaised(error, call) from error
     if returns and result is None:
         raise Wrong("forgot to return", f"{call} returns something", "None")
@@ -263,7 +264,7 @@ def attempt(function: Callable, call: str) -> object:
         return function()
     except Wrong:
         raise
-    except Exception as error:
+    except ENDINGS as error:
         raise AnswerRaised(error, call) from error
 
 
