@@ -21,6 +21,7 @@ from pathlib import Path, PurePath
 
 import error_index
 import nbformat
+import objectives_table
 from exercise_lint import lint_exercises
 from exercise_source import FOLDER, KINDS, Kind, assemble_exercises, graded_number, read_exercises
 from lesson_lint import lint
@@ -146,7 +147,7 @@ def build_all(course: Course, products: list[Product], *, fresh: bool, text_only
         except BuildError as error:
             faults.append(str(error))
     write_readme(course)
-    write_error_index(course)
+    write_pages(course)
     return _report(faults)
 
 
@@ -240,7 +241,7 @@ def check(course: Course, products: list[Product]) -> list[str]:
     found = [path for folder in folders for path in folder.glob("*.ipynb")]
     for path in sorted(set(found) - known):
         faults.append(f"{path.name} has no source in {course.sources.name}/. Delete it, or write its source.")
-    return faults + _check_readme(course) + _check_error_index(course)
+    return faults + _check_readme(course) + _check_pages(course)
 
 
 def _check_product(product: Product) -> list[str]:
@@ -316,22 +317,29 @@ def _check_readme(course: Course) -> list[str]:
     return []
 
 
-def write_error_index(course: Course) -> None:
-    """Bring ``ERRORS.md`` up to date, in a course that has one."""
-    path = course.notebooks / error_index.NAME
-    if path.exists():
-        write_atomically(path, _error_index(course))
+def pages(course: Course) -> dict[Path, str]:
+    """The pages that are made from all sources, and what they hold today; a course has those that it has a file of."""
+    lessons = course.lessons()
+    texts = {
+        error_index.NAME: lambda: error_index.page([lesson.name for lesson in lessons]),
+        objectives_table.NAME: lambda: objectives_table.page(lessons, course.exercises()),
+    }
+    return {path: text() for name, text in texts.items() if (path := course.notebooks / name).exists()}
 
 
-def _error_index(course: Course) -> str:
-    return error_index.page([lesson.name for lesson in course.lessons()])
+def write_pages(course: Course) -> None:
+    """Bring the pages up to date."""
+    for path, text in pages(course).items():
+        write_atomically(path, text)
 
 
-def _check_error_index(course: Course) -> list[str]:
-    path = course.notebooks / error_index.NAME
-    if path.exists() and path.read_text(encoding="utf-8") != _error_index(course):
-        return [f"{path.name} differs from helpers/known_errors.toml. Run python notebooks/_src/build.py NAME --text."]
-    return []
+def _check_pages(course: Course) -> list[str]:
+    advice = "Run python notebooks/_src/build.py NAME --text."
+    return [
+        f"{path.name} differs from what it is made from. {advice}"
+        for path, text in pages(course).items()
+        if path.read_text(encoding="utf-8") != text
+    ]
 
 
 def write_notebook(notebook: NotebookNode, path: Path) -> None:

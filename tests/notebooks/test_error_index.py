@@ -4,7 +4,7 @@ import re
 
 import nbformat
 import pytest
-from build import COURSE, Course, check, write_error_index
+from build import COURSE, Course, check, write_pages
 from error_index import NAME, page
 
 from helpers.known_errors import known_errors
@@ -46,11 +46,11 @@ def test_every_number_has_a_place_to_link_to():
 def test_an_old_page_is_noticed_and_renewed(tmp_path):
     """--check names a page that differs from the table, a build renews it; a course without one gets none."""
     course = Course(COURSE.sources, tmp_path, COURSE.readme)
-    write_error_index(course)
+    write_pages(course)
     assert not (tmp_path / NAME).exists()
     (tmp_path / NAME).write_text("of yesterday", encoding="utf-8")
-    fault = f"{NAME} differs from helpers/known_errors.toml. Run python notebooks/_src/build.py NAME --text."
+    fault = f"{NAME} differs from what it is made from. Run python notebooks/_src/build.py NAME --text."
     assert fault in check(course, [])
-    write_error_index(course)
+    write_pages(course)
     assert (tmp_path / NAME).read_text(encoding="utf-8") == TEXT
     assert fault not in check(course, [])
