@@ -32,6 +32,7 @@ ARGUMENTS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
+DEEPER = {"exercises", "solutions", "work"}
 START_S, RUN_S = 120, 240  # a busy machine took 60 s to show the first notebook
 TOKEN = "lesson"
 
@@ -97,13 +98,19 @@ def running_lab(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def copied(notebook: Path) -> Iterator[Path]:
-    """A folder with a copy of the notebook, whose data/ is the real one: JupyterLab saves what it runs."""
-    (notebook.parent / "data").mkdir(exist_ok=True)
+def copied(notebook: Path) -> Iterator[tuple[Path, str]]:
+    """(folder, path in it): a copy of the notebook, whose data/ is the real one. JupyterLab saves what it runs.
+
+    Exercises lie one folder deeper, and find the data at ``../data``.
+    """
+    deeper = notebook.parent.name if notebook.parent.name in DEEPER else ""
+    course = notebook.parent.parent if deeper else notebook.parent
+    (course / "data").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(notebook, folder)
-        Path(folder, "data").symlink_to(notebook.parent / "data")
-        yield Path(folder)
+        Path(folder, deeper).mkdir(exist_ok=True)
+        shutil.copy(notebook, Path(folder, deeper))
+        Path(folder, "data").symlink_to(course / "data")
+        yield Path(folder), f"{deeper}/{notebook.name}".lstrip("/")
 
 
 @contextlib.contextmanager
@@ -136,6 +143,24 @@ def run_notebook(page: Page, address: str, name: str, *, screenshots: Path | Non
     return outcome
 
 
+def answer_exercise(page: Page, number: str, code: str) -> str:
+    """Type ``code`` over the answer of an exercise, run it and its check by Shift+Enter; returns what is shown below.
+
+    Only the keyboard is used from the answer's cell on, as by a learner without a mouse.
+    """
+    place = page.evaluate(CHECK_PLACE, f'check("{number}", answer)')
+    page.evaluate(f"n => {{ {PANEL}.content.activeCellIndex = n; {PANEL}.content.mode = 'command'; }}", place - 1)
+    page.evaluate(f"() => {{ {PANEL}.content.node.focus(); }}")
+    page.keyboard.press("Enter")  # into the cell
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(code)
+    for _ in range(2):  # the answer, then its check
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_timeout(300)
+        page.wait_for_function(KERNEL_IDLE, timeout=1000 * RUN_S)
+    return page.locator(".jp-NotebookPanel .jp-Cell").nth(place).locator(".jp-OutputArea").inner_text()
+
+
 def take_screenshots(page: Page, folder: Path) -> list[Path]:
     """Photograph the notebook from top to bottom, one picture a screen."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -166,6 +191,7 @@ RUN_ALL = f"""async () => {{
     app.commands.execute('notebook:run-all-cells').finally(() => {{ window.lessonDone = true; }});
 }}"""
 ALL_DONE = f"() => window.lessonDone && {PANEL}.sessionContext.session.kernel.status === 'idle'"
+CHECK_PLACE = f"""text => {PANEL}.content.model.sharedModel.cells.findIndex(c => c.source.includes(text))"""
 CODE_CELLS = f"""() => {PANEL}.content.model.sharedModel.cells.filter(c => c.cell_type === 'code')
     .map(c => ({{count: c.execution_count, outputs: c.toJSON().outputs}}))"""
 POOR_IMAGES = f"""() => [...{PANEL}.node.querySelectorAll('.jp-OutputArea img, .jp-MarkdownOutput img')]

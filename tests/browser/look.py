@@ -22,11 +22,11 @@ def main() -> int:
     options = parser.parse_args()
     notebook = options.notebook.resolve()
     with (
-        copied(notebook) as folder,
+        copied(notebook) as (folder, name),
         running_lab(folder) as address,
         browser_page(options.width, options.height) as page,
     ):
-        outcome = run_notebook(page, address, notebook.name, screenshots=options.out)
+        outcome = run_notebook(page, address, name, screenshots=options.out)
     print(f"{notebook.name}: {outcome.seconds:.0f} s, {len(outcome.screenshots)} pictures in {options.out}")  # noqa: T201
     for fault in outcome.faults:
         print(fault)  # noqa: T201 - a command line program

@@ -3,18 +3,22 @@
 import nbformat
 import pytest
 from build import COURSE
-from lab import CHROMIUM, browser_page, copied, run_notebook, running_lab
+from exercise_source import FOLDER, SOLUTIONS
+from lab import CHROMIUM, answer_exercise, browser_page, copied, run_notebook, running_lab
 from lesson_source import KERNEL_METADATA
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from helpers.course.tasks import find_task
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)"),
     pytest.mark.timeout(600),
 ]
-EACH_TIME = ("00", "02")  # without Keras and with it; the others run nightly
-LESSONS = [
-    pytest.param(lesson, id=lesson.name, marks=() if lesson.name[:2] in EACH_TIME else pytest.mark.nightly)
-    for lesson in COURSE.lessons()
+EACH_TIME = "00_start_here"  # and the exercises below; the others run nightly
+NOTEBOOKS = [
+    pytest.param(product.path, id=product.name, marks=() if product.name == EACH_TIME else pytest.mark.nightly)
+    for product in COURSE.products()
+    if product.path.parent.name != SOLUTIONS
 ]
 BAD_CELLS = {
     "import sys\nprint('careful', file=sys.stderr)": "code cell 1 wrote to stderr: careful\n",
@@ -28,14 +32,30 @@ BAD_CELLS = {
 
 def run(notebook):
     """Run a notebook in a JupyterLab of its own."""
-    with copied(notebook) as folder, running_lab(folder) as address, browser_page() as page:
-        return run_notebook(page, address, notebook.name)
+    with copied(notebook) as (folder, name), running_lab(folder) as address, browser_page() as page:
+        return run_notebook(page, address, name)
 
 
-@pytest.mark.parametrize("lesson", LESSONS)
-def test_lesson_runs_in_jupyterlab(lesson):
+@pytest.mark.parametrize("path", NOTEBOOKS)
+def test_notebook_runs_in_jupyterlab(path):
     """Run All leaves no error, no warning, no leaked log line, no request to the network, no picture without alt."""
-    assert run(COURSE.path(lesson)).faults == []
+    assert run(path).faults == []
+
+
+def test_an_exercise_is_answered_wrong_and_right():
+    """Typed into a blank notebook: a mistake shows its hint, a right answer its points, and nothing else is shown."""
+    notebook = COURSE.notebooks / FOLDER / "02_naive_train_on_batch.ipynb"
+    with copied(notebook) as (folder, name), running_lab(folder) as address, browser_page() as page:
+        assert run_notebook(page, address, name).faults == []
+        blank = "02.1 · not answered yet: 0 of 2 points."
+        assert page.locator(".jp-OutputArea", has_text=blank).count() == 1
+        wrong = answer_exercise(page, "02.1", "answer = 706")
+        assert "02.1 · not yet: 1 of 2 points (rows of one piece)" in wrong
+        assert f"hint:     {find_task('02.1').hint('rows of one piece')}" in wrong
+        assert wrong.rstrip().endswith("1.0")
+        right = answer_exercise(page, "02.1", "answer = 70_700 - 100 * 706")
+        assert right.startswith("02.1 · right: 2 of 2 points.")
+        assert right.rstrip().endswith("2.0")
 
 
 def test_faults_are_seen(tmp_path):
