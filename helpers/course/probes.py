@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import inspect
 import numbers
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -70,6 +71,8 @@ class Task:
         """The hint for a mistake, or for an error by its type's name."""
         return self.hints.get(name) or COMMON_HINTS.get(name) or RAISED_HINT
 
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # differs from run to run
 
 TASKS: dict[str, Task] = {}
 
@@ -138,10 +141,20 @@ def a_text(value: object, what: str, name: str = "wrong type") -> str:
 
 
 def a_list(value: object, what: str, name: str = "wrong type") -> list:
-    """``value`` as a list: lists, tuples, ranges, sets (sorted), arrays and other finite iterables count alike."""
+    """``value`` as a list: lists, tuples, ranges, arrays and sets (sorted) count alike."""
     if isinstance(value, str | bytes | Mapping) or not (isinstance(value, Sequence | np.ndarray | set | frozenset)):
         raise Wrong(name, f"{what}: a list", describe(value))
-    return sorted(value) if isinstance(value, set | frozenset) else list(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=lambda one: (str(type(one)), one)) if _comparable(value) else list(value)
+    return list(value)
+
+
+def _comparable(values: set | frozenset) -> bool:
+    try:
+        sorted(values, key=lambda one: (str(type(one)), one))
+    except TypeError:
+        return False
+    return True
 
 
 def a_dict(value: object, keys: Sequence, what: str, name: str = "wrong type") -> dict:
@@ -312,7 +325,7 @@ def _short(value: object, most: int = 40) -> str:
     if isinstance(value, np.ndarray) and value.size > 12:
         return f"<array {value.shape} {value.dtype}>"
     try:
-        return one_line(repr(value), most)
+        return one_line(_ADDRESS.sub("", repr(value)), most)
     except Exception:  # an answer's own __repr__ may fail: that is not what is asked
         return f"a {type(value).__name__}"
 

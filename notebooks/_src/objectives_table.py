@@ -43,13 +43,23 @@ def objectives_of(lesson: Lesson) -> list[Objective]:
 
 def page(lessons: list[Lesson], exercises: list[Lesson]) -> str:
     """The page, as Markdown."""
-    return "\n".join([HEAD, *(_table(lesson, exercises) for lesson in lessons)])
+    taught = {lesson.name for lesson in lessons}
+    others = [_table_of_tasks(one) for one in exercises if one.name not in taught]
+    return "\n".join([HEAD, *(_table(lesson, exercises) for lesson in lessons), *others])
 
 
 def _table(lesson: Lesson, exercises: list[Lesson]) -> str:
     rows = [_row(lesson, objective, exercises) for objective in objectives_of(lesson)]
     head = ["| you can | section, with its checkpoint | exercises | mistakes they name |", "| --- | --- | --- | --- |"]
     return "\n".join([f"## {lesson.title}", "", *head, *rows, ""])
+
+
+def _table_of_tasks(exercise: Lesson) -> str:
+    """Exercises that belong to no single lesson: the capstone."""
+    rows = [
+        f"| {_exercise_link(task, exercise.name)} | {', '.join(_own(task))} |" for task in tasks_of(exercise.name[:2])
+    ]
+    return "\n".join([f"## {exercise.title}", "", "| exercises | mistakes they name |", "| --- | --- |", *rows, ""])
 
 
 def _row(lesson: Lesson, objective: Objective, exercises: list[Lesson]) -> str:
