@@ -35,6 +35,7 @@ from helpers.course.style import (
     use_style,
     wrap,
 )
+from helpers.words import count_text
 
 __all__ = [
     "bar_panels",
@@ -75,7 +76,7 @@ def image_grid(images, titles: Sequence | None = None, *, columns: int | None = 
     texts = [wrap(text.replace("_", " ") if text.isidentifier() else text, side) for text in titles]
     lines = max(text.count("\n") + 1 for text in texts) if any(texts) else 0
     tall = max(image.shape[0] / image.shape[1] for image in images)
-    alt = f"{len(images)} images in {rows} {'row' if rows == 1 else 'rows'} of {columns}"
+    alt = f"{count_text(len(images), 'image')} in {count_text(rows, 'row')} of {columns}"
     figure = new_figure(rows * (side * min(tall, 2) + 0.2 * lines) + (0.35 if title else 0.05), alt)
     figure.alt += f": {join(titles)}." if any(titles) else "."
     if title:

@@ -17,8 +17,9 @@ import copy
 import inspect
 import numbers
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 import numpy as np
 
@@ -72,6 +73,7 @@ class Task:
         return self.hints.get(name) or COMMON_HINTS.get(name) or RAISED_HINT
 
 
+_LISTS = (Sequence, np.ndarray, set, frozenset, KeysView, ValuesView)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # differs from run to run
 
 TASKS: dict[str, Task] = {}
@@ -142,7 +144,7 @@ def a_text(value: object, what: str, name: str = "wrong type") -> str:
 
 def a_list(value: object, what: str, name: str = "wrong type") -> list:
     """``value`` as a list: lists, tuples, ranges, arrays and sets (sorted) count alike."""
-    if isinstance(value, str | bytes | Mapping) or not (isinstance(value, Sequence | np.ndarray | set | frozenset)):
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, _LISTS):
         raise Wrong(name, f"{what}: a list", describe(value))
     if isinstance(value, set | frozenset):
         return sorted(value, key=lambda one: (str(type(one)), one)) if _comparable(value) else list(value)
@@ -301,13 +303,20 @@ def _unchanged(before: Sequence, after: Sequence, call: str) -> None:
 
 def describe(value: object) -> str:
     """A value in a few words: ``the array [0, 1, 2]``, ``a function``, ``3``, ``an array (32, 64, 64, 3) of uint8``."""
-    if value is None or isinstance(value, bool | numbers.Number | np.generic):
-        return f"{value.item() if isinstance(value, np.generic) else value}"
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float):
+        return f"{value:.6g}"  # the last digits differ from machine to machine
+    if value is None or isinstance(value, bool | numbers.Number):
+        return f"{value}"
     if isinstance(value, np.ndarray):
-        small = value.size <= 12 and value.ndim <= 1
+        small = value.size <= 12 and value.ndim <= 1 and value.dtype != object
         return f"the array {value.tolist()}" if small else f"an array {value.shape} of {value.dtype}"
     if inspect.isclass(value):
         return f"the class {value.__name__}"
+    if inspect.ismodule(value):
+        return f"the module {value.__name__}"
+    if isinstance(value, PurePath):
+        return f"the path .../{value.name}"  # the folder differs from machine to machine
     if inspect.isgenerator(value):
         return "a generator"
     if inspect.isroutine(value):
