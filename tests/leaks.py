@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing.forkserver
 import multiprocessing.resource_tracker
@@ -62,8 +63,20 @@ def _children() -> set[psutil.Process]:
         multiprocessing.resource_tracker._resource_tracker._pid,  # lives as long as its process
         getattr(multiprocessing.forkserver._forkserver, "_forkserver_pid", None),  # the same
     }
-    children = psutil.Process().children()
-    return {child for child in children if child.pid not in servants and child.is_running() and not _is_zombie(child)}
+    children = [child for child in _all_children() if child.pid not in servants]
+    return {child for child in children if child.is_running() and not _is_zombie(child)}
+
+
+def _all_children() -> list[psutil.Process]:
+    """Processes that this one started. Linux lists them by thread; psutil looks at all processes of the machine."""
+    lists = list(Path("/proc/self/task").glob("*/children"))
+    if not lists:
+        return psutil.Process().children()
+    found = []
+    for path in lists:
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):  # a thread, or a child, has just ended
+            found += [psutil.Process(int(pid)) for pid in path.read_text().split()]
+    return found
 
 
 def _is_zombie(process: psutil.Process) -> bool:

@@ -23,9 +23,9 @@ from helpers.course.lesson import quiet_stderr
 from helpers.course.probes import ENDINGS, AnswerRaised, Task, Wrong, one_line
 from helpers.course.tasks import find_task
 
-_WIDTH = 100
+_WIDTH = 88  # letters: what fits beside the prompts on a narrow screen
 _PRINTED_LINES = 5  # of what the answer itself printed: enough to see why, few enough to keep the hint in sight
-_BLANK_HINT = "Replace None in the cell above, run that cell, then run this one again."
+_BLANK_HINT = "Replace None above, and run both cells."
 _TIME_NAME = "did not end"
 
 

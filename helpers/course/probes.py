@@ -17,6 +17,7 @@ import copy
 import inspect
 import numbers
 import re
+import tempfile
 from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -74,7 +75,8 @@ class Task:
 
 
 _LISTS = (Sequence, np.ndarray, set, frozenset, KeysView, ValuesView)
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # differs from run to run
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_FOLDER = re.compile(re.escape(tempfile.gettempdir()) + r"[/\\][^/\\\s]+")  # a temporary one, of this run
 
 TASKS: dict[str, Task] = {}
 
@@ -144,7 +146,8 @@ def a_text(value: object, what: str, name: str = "wrong type") -> str:
 
 def a_list(value: object, what: str, name: str = "wrong type") -> list:
     """``value`` as a list: lists, tuples, ranges, arrays and sets (sorted) count alike."""
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, _LISTS):
+    no_axis = isinstance(value, np.ndarray) and value.ndim == 0
+    if isinstance(value, str | bytes | Mapping) or no_axis or not isinstance(value, _LISTS):
         raise Wrong(name, f"{what}: a list", describe(value))
     if isinstance(value, set | frozenset):
         return sorted(value, key=lambda one: (str(type(one)), one)) if _comparable(value) else list(value)
@@ -162,7 +165,8 @@ def _comparable(values: set | frozenset) -> bool:
 def a_dict(value: object, keys: Sequence, what: str, name: str = "wrong type") -> dict:
     """``value`` as a dictionary that has ``keys``."""
     if not isinstance(value, Mapping):
-        raise Wrong(name, f"{what}: a dictionary with the keys {_names(keys)}", describe(value))
+        wanted = f" with the keys {_names(keys)}" if keys else ""
+        raise Wrong(name, f"{what}: a dictionary{wanted}", describe(value))
     if missing := [key for key in keys if key not in value]:
         raise Wrong(name, f"{what}: the keys {_names(keys)}", f"no {_names(missing)}; there are: {_names(value)}")
     return dict(value)
@@ -305,7 +309,7 @@ def describe(value: object) -> str:
     """A value in a few words: ``the array [0, 1, 2]``, ``a function``, ``3``, ``an array (32, 64, 64, 3) of uint8``."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float):
-        return f"{value:.6g}"  # the last digits differ from machine to machine
+        return _float_text(value)
     if value is None or isinstance(value, bool | numbers.Number):
         return f"{value}"
     if isinstance(value, np.ndarray):
@@ -325,8 +329,8 @@ def describe(value: object) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """``text`` on one line of at most ``most`` letters."""
-    text = " ".join(text.split())
+    """``text`` on one line of at most ``most`` letters, without what differs from run to run."""
+    text = " ".join(_FOLDER.sub("...", _ADDRESS.sub("", text)).split())
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
@@ -334,9 +338,15 @@ def _short(value: object, most: int = 40) -> str:
     if isinstance(value, np.ndarray) and value.size > 12:
         return f"<array {value.shape} {value.dtype}>"
     try:
-        return one_line(_ADDRESS.sub("", repr(value)), most)
+        return one_line(repr(value), most)
     except Exception:  # an answer's own __repr__ may fail: that is not what is asked
         return f"a {type(value).__name__}"
+
+
+def _float_text(value: float) -> str:
+    """Six digits, as the last ones differ from machine to machine; a whole number keeps its point."""
+    text = f"{value:.6g}"
+    return f"{text}.0" if text.lstrip("-").isdigit() else text
 
 
 def _names(keys) -> str:

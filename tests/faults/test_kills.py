@@ -13,7 +13,7 @@ KILLS = Path(__file__).with_name("kills.py")
 
 
 @pytest.mark.parametrize(
-    "count", [6, pytest.param(100, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])], ids=["short", "full"]
+    "count", [3, pytest.param(100, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])], ids=["short", "full"]
 )
 def test_kills_at_random_moments(tmp_path, count):
     """Six kills, one of each kind, or a hundred: the program finds nothing wrong."""

@@ -261,6 +261,7 @@ def spoil(path: Path) -> None:
             images[place] = 255
 
 
+@pytest.mark.nightly
 def test_a_small_run_builds_trains_and_reports(tmp_path):
     """One pass over 27 MB: exit status 0, figures in the JSON, the file kept; then it is used again, and compared."""
     arguments = ("--gigabytes", 0.03, "--folder", tmp_path, "--only", "full-warm", "--keep", "--json")
