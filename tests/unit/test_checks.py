@@ -12,9 +12,7 @@ from helpers.course import probes
 from helpers.course.checks import check
 from helpers.course.probes import TASKS, a_function, a_whole_number, run, same, task
 
-BLANK = (
-    "99.1 · not answered yet: 0 of 2 points. Replace None in the cell above, run that cell, then run this one again."
-)
+BLANK = "99.1 · not answered yet: 0 of 2 points. Replace None above, and run both cells."
 
 
 @pytest.fixture(autouse=True)

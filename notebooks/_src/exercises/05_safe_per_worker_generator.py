@@ -322,9 +322,9 @@ check("05.5", answer).points
 # ## 05.6 · The kit's generator, on your own file
 #
 # *5 points.* How to write a custom generator that reads batches from one's own HDF5 file: that was the question behind
-# this course. Now you know how, and need not: `HDF5Sequence` and `fit_generator` are there. Your own file, however, has
-# names of its own, class numbers instead of one-hot rows, and nobody has split it. Here is one to practise on, sorted by
-# class, as many files are:
+# this course. Now you know how, and need not: `HDF5Sequence` and `fit_generator` are there. Your own file, however,
+# has names of its own, class numbers instead of one-hot rows, and nobody has split it. Here is one to practise on,
+# sorted by class, as many files are:
 
 # %%
 numbers = np.sort(np.arange(150) % 4)
