@@ -59,7 +59,7 @@ def bad_file(
     chunks: bool | tuple = True,
     compression: str | None = "gzip",
 ) -> BadFile:
-    """Make ``folder/left_behind_SEED.h5``; what the keywords leave open is drawn from ``seed``.
+    """Make ``folder/left_behind_SEED.h5``, and the folder; what the keywords leave open is drawn from ``seed``.
 
     Parameters
     ----------
@@ -80,6 +80,7 @@ def bad_file(
     numbers, written = numbers[order], len(numbers) - missing
     path = Path(folder) / f"left_behind_{seed}.h5"
     names = tuple(dish.name for dish in MENU[:classes])
+    path.parent.mkdir(parents=True, exist_ok=True)
     with h5py.File(path, "w") as file:
         layout = {"chunks": chunks or None, "compression": compression if chunks else None}
         data = file.create_dataset(images, pixels.shape, "uint8", **layout)

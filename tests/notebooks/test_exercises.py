@@ -9,6 +9,7 @@ from exercise_source import BEGIN, END, FOLDER, SOLUTIONS, STUB, blanked, graded
 from lesson_lint import Page, objectives
 
 from helpers.course.nbgrader_course import STUB as STUB_OF_NBGRADER
+from helpers.course.submissions import run_again
 from helpers.course.tasks import find_task, lesson_numbers, tasks_of
 
 EXERCISES = {one.name: one for one in COURSE.exercises()}
@@ -70,6 +71,18 @@ def test_marks_are_those_of_nbgrader(name):
         assert mark.grade == (graded_number(cell) is not None)
         assert ("points" in mark) == mark.grade
         assert mark.task is False
+
+
+ALONE = [pytest.param(name, marks=() if name[:2] == "01" else pytest.mark.nightly, id=name) for name in EXERCISES]
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_blank_runs_where_nothing_else_is(name):
+    """As a grader runs it, in a new folder without data, a blank raises nowhere: what it draws, it makes itself."""
+    notebook, path = read(FOLDER, name), COURSE.notebooks / FOLDER / f"{name}.ipynb"
+    assert run_again(notebook, path) == ""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert [output.evalue for output in outputs if output.output_type == "error"] == []
 
 
 BLANKED = {

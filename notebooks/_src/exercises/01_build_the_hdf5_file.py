@@ -65,10 +65,13 @@ check("01.1", answer).points
 # *3 points.* Somebody gives you an HDF5 file and no description. Here is one to try your function on:
 
 # %%
+from pathlib import Path  # paths as objects
+
 import h5py  # HDF5 files from Python
 
 from helpers.course.figures import file_tree, show  # draw the tree; show a drawing
 
+Path("../data").mkdir(exist_ok=True)
 with h5py.File("../data/cameras.h5", "w") as file:
     file["camera_1/images"] = np.zeros((5, 64, 64, 3), np.uint8)
     file["gain"] = 0.5
@@ -173,9 +176,6 @@ check("01.3", answer).points
 # **Look again at** [lesson 01, section 4](../01_build_the_hdf5_file.ipynb#4.-Chunks),
 # [section 5](../01_build_the_hdf5_file.ipynb#5.-Storage:-pixels,-gzip-or-JPEG) and
 # [section 8](../01_build_the_hdf5_file.ipynb#8.-A-build-that-is-stopped).
-
-# %%
-from pathlib import Path  # paths as objects
 
 
 # %%
