@@ -19,11 +19,19 @@ def answers(kind):
 
 
 RIGHT, WRONG = answers("RIGHT"), answers("WRONG")
-RIGHT_CASES = [pytest.param(number, name, id=f"{number} {name}") for number in RIGHT for name in RIGHT[number]]
-WRONG_CASES = [pytest.param(number, name, id=f"{number} {name}") for number in WRONG for name in WRONG[number]]
+TRAINS = {"pixels scaled outside", "trained on wrong labels"}  # wrong answers that take seconds: nightly
 
 
-@pytest.mark.parametrize(("number", "name"), RIGHT_CASES)
+def cases(named):
+    """One case for each answer."""
+    return [
+        pytest.param(number, name, id=f"{number} {name}", marks=pytest.mark.nightly if name in TRAINS else ())
+        for number, answers in named.items()
+        for name in answers
+    ]
+
+
+@pytest.mark.parametrize(("number", "name"), cases(RIGHT))
 def test_a_right_answer_has_all_points(number, name, capsys):
     """Any way to write it passes, and nothing but the verdict is printed."""
     result = check(number, RIGHT[number][name])
@@ -32,7 +40,7 @@ def test_a_right_answer_has_all_points(number, name, capsys):
     assert capsys.readouterr() == (f"{result}\n", "")
 
 
-@pytest.mark.parametrize(("number", "name"), WRONG_CASES)
+@pytest.mark.parametrize(("number", "name"), cases(WRONG))
 def test_a_known_mistake_is_called_by_its_name(number, name, capsys):
     """A wrong answer fails with the name, and so with the hint, of its mistake, and without full points."""
     result = check(number, WRONG[number][name])

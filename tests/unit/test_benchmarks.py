@@ -291,6 +291,7 @@ def test_readme_shows_the_stored_run():
     assert [figure["name"] for figure in stored["figures"]] == [target.name for target in figures.TARGETS]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(240)
 def test_command_prints_figures_and_verdict(tmp_path):
     """A small run of the kit against the roofline: needs, rates, figures, exit status, JSON without paths."""

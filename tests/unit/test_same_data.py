@@ -64,7 +64,11 @@ ALL = [
     case(storage, augment, *workers, queue, slow=queue == 2)
     for storage, augment, workers, queue in itertools.product(STORAGES, (False, True), WORKERS, QUEUES)
 ]
-TABLE = {"tensorflow": EVERY_DAY + CLASSIC + KERAS_POOL, "jax": EVERY_DAY + KERAS_POOL_JAX, "numpy": CHILDREN}
+TABLE = {
+    "tensorflow": EVERY_DAY + CLASSIC + KERAS_POOL,
+    "jax": EVERY_DAY[::3] + KERAS_POOL_JAX,  # the feeds are the same; all of them nightly
+    "numpy": CHILDREN,
+}
 
 
 @pytest.fixture(scope="module")
