@@ -788,8 +788,9 @@ batches.close()
 #
 # A pickle holds the *name* of a class, not its code. The worker imports the class by that name. A class of a notebook
 # cell belongs to the module `__main__` of this kernel, and a spawned worker has another `__main__`. Keras hands the
-# dataset to each worker when it starts. The next cell does the same with `initializer`. (`clock_starts_at` starts the
-# clock of a lab when that text is printed; then it has 4 seconds.)
+# dataset to each worker when it starts. The next cell does the same with `initializer`, which is called once in each
+# new worker; then we ask for `abs(-1)`, only to have some work. (`clock_starts_at` starts the clock of a lab when that
+# text is printed; then it has 4 seconds.)
 #
 # **Predict:** The workers cannot import `Generator`. Will the lab end with an error?
 
@@ -1179,7 +1180,8 @@ print("peak memory below 200 MB:", peak < 200)
 # ## 17. Labels that weigh eight times as much
 #
 # Labels are small, so nobody looks at them. A one-hot label is a row of zeros with a single 1. `np.eye` makes such
-# rows, and so does `keras.utils.to_categorical`. Both make `float64`, unless you say otherwise.
+# rows, and so does `keras.utils.to_categorical`. Both make `float64`. `np.eye` takes a dtype; `to_categorical` takes
+# none, so add `.astype("uint8")`.
 #
 # **Predict:** How many bytes has one label of 1,000 classes? How many would do?
 
@@ -1401,9 +1403,10 @@ with fails_with(HDF5FileError):
 # %% [markdown]
 # ## 20. A lock around one handle
 #
-# A popular article on this subject advises a `multiprocessing.Lock`, so that processes take turns at the file. Let two
-# workers read through one inherited handle with such a lock, and then through handles of their own without. A slow
-# disk is played: each read takes 5 ms longer. A worker notes when it asked for a read, when it began and when it ended.
+# An article that many find says, in short: take a `multiprocessing.Lock`, so that processes take turns at the file;
+# open the file in the child; share no handles. The lock first. Let two workers read through one inherited handle with
+# such a lock, and then through handles of their own without. A slow disk is played: each read takes 5 ms longer. A
+# worker notes when it asked for a read, when it began and when it ended.
 
 
 # %%
@@ -1531,7 +1534,9 @@ def went_wrong(labs, name):
 
 
 # %% [markdown]
-# Now the verdict. Each line is a statement. The yes or no beside it is computed from the outcomes of the labs above.
+# Now the verdict. The first column is a danger that the article names. The statement beside it is ours, and so is the
+# yes or no: it says whether the statement is true in the labs above, not whether the article is right. It is computed
+# from their outcomes.
 
 
 # %%

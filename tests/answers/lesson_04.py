@@ -337,6 +337,13 @@ def all_at_once(number, epoch, seed, n, batch_size):
     return np.array(rows), np.random.Generator(np.random.Philox([epoch, seed, 7])).random(n)[rows]
 
 
+def drawn_after_the_order(number, epoch, seed, n, batch_size):
+    """One generator for the order and for the draws: where these begin depends on n."""
+    rng = np.random.default_rng([seed, epoch])
+    rows = rng.permutation(n)[number * batch_size : (number + 1) * batch_size]
+    return rows, rng.random(n)[rows]
+
+
 def with_python(number, epoch, seed, n, batch_size):
     """Python's own dice, seeded with text, and a hash for the numbers."""
     order = list(range(n))
@@ -627,6 +634,7 @@ WRONG = {
         "by place in the batch": batch(
             draws=lambda epoch, seed, rows: np.random.default_rng([seed, epoch]).random(len(rows))
         ),
+        "depends on n": drawn_after_the_order,
         "numbers added up": batch(
             draws=lambda epoch, seed, rows: [np.random.default_rng(seed + epoch + row).random() for row in rows]
         ),
@@ -649,6 +657,8 @@ WRONG = {
         "black images counted": looked(empty=all_black),
         "the end alone": looked(empty=end_alone),
         "all after the first gap": looked(empty=after_first),
+        "a tuple of one array": looked(empty=lambda x, y: np.where(~y.any(axis=1))),
+        "wrong shape": looked(empty=lambda x, y: np.argwhere(~y.any(axis=1)).tolist()),
         "a number, not rows": looked(empty=lambda x, y: (~y.any(axis=1)).sum()),
         "other rows": looked(empty=lambda x, y: np.flatnonzero(~y.any(axis=1)) + 1),
     },
@@ -658,6 +668,7 @@ WRONG = {
         "the whole card": judge(card=lambda o: o.diagnosis),
         "card not looked up": judge(card=lambda o: "I3" if o.signal == "SIGSEGV" else ""),
         "stopped by us, called killed": judge(late=lambda o: False),
+        "one signal alone": judge(killed=lambda o: o.signal == "SIGKILL"),
         "killed, not waiting": judge(late=lambda o: o.signal == "SIGKILL"),
         "ran dry unnoticed": judge(dry=lambda o, steps: False),
         "no step at all": judge(dry=lambda o, steps: o.result and o.result < steps),

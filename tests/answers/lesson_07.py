@@ -66,6 +66,12 @@ def always_doubts(path):
     return sorted({*looked_at()(path), "labels"})
 
 
+def classes_of_a_whole_file(path):
+    """Does not count in a file whose writer was stopped."""
+    found = looked_at()(path)
+    return [one for one in found if one != "missing-class" or "incomplete" not in found]
+
+
 def doubts_the_faulty(path):
     """Whatever is wrong, the order is wrong, too."""
     found = looked_at()(path)
@@ -102,6 +108,12 @@ def by_trying(free_gb, weights, frozen, outputs):
     return 0
 
 
+def fits_in_part(free_gb, weights, frozen, outputs):
+    """A power of two, of half an image, too."""
+    left = free_gb * 1e9 - 16 * (weights - frozen) - 4 * frozen
+    return 2 ** math.floor(math.log2(left / (4 * outputs))) if left > 0 else 0
+
+
 # --- 07.4 -----------------------------------------------------------------------------------------------------------
 
 
@@ -121,6 +133,9 @@ def with_numpy(waits, steps):
     """From the share, as a list."""
     share = np.float32(np.sum(waits[1:], dtype=np.float32) / np.sum(steps[1:], dtype=np.float32))
     return [share, 1 / (1 - share), str(np.where(1 / (1 - share) > 1.1, "feed", "model"))]
+
+
+SIDES = ("feed", "model")
 
 
 # --- 07.5 -----------------------------------------------------------------------------------------------------------
@@ -295,6 +310,20 @@ def last_line_of_the_log(folder, counts, more, patience):
     return going_on(done=lambda lines: done)(folder, counts, more, patience)
 
 
+def lines_without_a_heading(folder, counts, more, patience):
+    """All lines but the heading, also where none is."""
+    log = folder / "log.csv"
+    done = len(log.read_text().splitlines()) - 1 if log.exists() else 0
+    return going_on(done=lambda lines: done)(folder, counts, more, patience)
+
+
+def stops_below_the_old_best(folder, counts, more, patience):
+    """Progress is what beats all runs."""
+    seen = []
+    going_on(best=False, threshold=seen.extend)(folder, counts, more, patience)
+    return going_on(stop={"baseline": max(seen, default=None)})(folder, counts, more, patience)
+
+
 def saved_at_the_start(folder, counts, more, patience):
     """Saves before the first epoch."""
     import keras
@@ -311,9 +340,22 @@ def not_saved_again(values):
 
 RIGHT = {
     "07.1": {"a set": {"i", "g", "d", "b"}, "a tuple": ("B", "D", "G", "I"), "letter by letter": list("bdgi")},
-    "07.2": {"h5py alone": looked_at(), "the report": by_report()},
-    "07.3": {"logarithm": batch(), "bits": by_bits, "by trying": by_trying},
-    "07.4": {"arrays": clock(), "from the share": with_numpy},
+    "07.2": {
+        "h5py alone": looked_at(),
+        "the report": by_report(),
+        "each finding": lambda path: 2 * looked_at()(path),
+    },
+    "07.3": {
+        "logarithm": batch(),
+        "bits": by_bits,
+        "by trying": by_trying,
+        "whole floats": lambda *card: float(by_bits(*card)),
+    },
+    "07.4": {
+        "arrays": clock(),
+        "from the share": with_numpy,
+        "rounded": lambda waits, steps: [one if one in SIDES else round(one, 3) for one in clock()(waits, steps)],
+    },
     "07.5": {"comparisons": judged(), "loops": in_loops, "Keras' metric": with_keras},
     "07.6": {
         "by line": going_on(),
@@ -330,7 +372,7 @@ WRONG = {
         "the file left to itself": ["b", "d", "e", "g", "i"],
         "a rounded quotient": ["b", "d", "i"],
         "fails at the end": ["b", "d", "g"],
-        "a number by hand": ["d"],
+        "a number by hand": ["d", "g", "i"],
     },
     "07.2": {
         "forgot to return": lambda path: print(inspect_file(path)),
@@ -349,11 +391,17 @@ WRONG = {
         "sorted only upwards": looked_at(runs=lambda numbers: (np.diff(numbers) >= 0).all()),
         "missing class not seen": looked_at(missing=()),
         "stopped at the first problem": looked_at(first=True),
+        "sorted, and a class missing": looked_at(
+            runs=lambda numbers: np.count_nonzero(np.diff(numbers)) == 4  # of five classes
+        ),
+        "a problem hidden by others": classes_of_a_whole_file,
         "another problem named": doubts_the_faulty,
         "KeyError": lambda path: [inspect_file(path).splits["training"].counts],
     },
     "07.3": {
-        "wrong type": lambda free_gb, weights, frozen, outputs: free_gb * 1e9 / (4 * outputs),
+        "wrong type": lambda free_gb, weights, frozen, outputs: f"{batch()(free_gb, weights, frozen, outputs)} images",
+        "less than one image": fits_in_part,
+        "a part of an image": lambda free_gb, weights, frozen, outputs: free_gb * 1e9 / (4 * outputs),
         "forgets Adam's two numbers": batch(copies=2),
         "forgets one number of Adam": batch(copies=3),
         "forgets gradient and Adam": batch(copies=1),
@@ -385,6 +433,7 @@ WRONG = {
         "share added to one": clock(gain=lambda w, s: 1 + w[1:].sum() / s[1:].sum()),
         "waiting only": clock(gain=lambda w, s: s[1:].sum() / max(w[1:].sum(), 1e-9)),
         "the time left": clock(gain=lambda w, s: 1 - w[1:].sum() / s[1:].sum()),
+        "rounded": clock(gain=lambda w, s: round(s[1:].sum() / (s - w)[1:].sum(), 2)),
         "another gain": clock(gain=lambda w, s: s[1:].mean() / (s - w).mean()),
         "sides swapped": clock(side=lambda share, gain: "model" if gain > 1.1 else "feed"),
         "limit on the share": clock(side=lambda share, gain: "feed" if share > 0.1 else "model"),
@@ -435,6 +484,7 @@ WRONG = {
         "epochs is how many more": going_on(epochs=lambda done, more: more),
         "last epoch once more": going_on(done=lambda lines: int(lines[-1]["epoch"]) if lines else 0),
         "heading counted": going_on(done=lambda lines: len(lines) + bool(lines)),
+        "negative epochs": lines_without_a_heading,
         "starts at 0 again": going_on(done=lambda lines: 0),
         "other epochs": going_on(epochs=lambda done, more: done + more - 1),
         "empty log": last_line_of_the_log,
@@ -455,6 +505,7 @@ WRONG = {
         "never stops": going_on(stop={"monitor": "val_loss"}),
         "stops too early": going_on(stop={"patience": 1}),
         "stops too late": going_on(stop={"patience": 6}),
+        "stopping looks at older runs": stops_below_the_old_best,
         "log overwritten": going_on(log={"append": False}),
         "forgets the best of before": going_on(threshold=lambda values: None),
         "never saves again": going_on(threshold=not_saved_again),

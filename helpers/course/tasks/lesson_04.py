@@ -82,11 +82,14 @@ _MISJUDGED = [  # scene, what people say, and what they believe when they say so
     "the disk.",
 )
 def who_may_open_it(answer):
-    chosen = _letters(answer, _OUTCOMES, "abcd", "scene")
+    chosen = _chosen(answer, _OUTCOMES, '{1: "a", 2: "b", ...}')
     right = sum(chosen[scene] == letter for scene, letter in _OUTCOMES.items())
     if right >= len(_OUTCOMES) / 2:
         yield
     expected = f"what happens in scene {{}} ({right} of {len(_OUTCOMES)} are right)"
+    for scene, letter in chosen.items():
+        known = letter in set("abcd")
+        that(known, "not a letter", expected.format(scene) + ": one letter from a to d", _given(letter))
     for scene, letter, name in _MISJUDGED:
         that(chosen[scene] != letter, name, expected.format(scene), repr(letter))
     for scene, letter in _OUTCOMES.items():
@@ -94,16 +97,15 @@ def who_may_open_it(answer):
     yield
 
 
-def _letters(answer: object, keys: Mapping, letters: str, what: str) -> dict:
-    """The answer as key -> letter, in any spelling of both."""
-    example = ", ".join(f'{key!r}: "{letters[place % len(letters)]}"' for place, key in enumerate(list(keys)[:2]))
-    that(isinstance(answer, Mapping), "wrong type", f"a dictionary, such as {{{example}, ...}}", describe(answer))
+def _chosen(answer: object, keys: Mapping, example: str) -> dict[object, str]:
+    """The answer as key -> word, in any spelling of both; "" where there is none: what is there counts all the same."""
+    that(isinstance(answer, Mapping), "wrong type", f"a dictionary, such as {example}", describe(answer))
     given = {_plain(key): value for key, value in answer.items()}
-    chosen = {key: _plain(given.get(str(key), "nothing")) for key in keys}
-    for key, letter in chosen.items():
-        known = letter and len(letter) == 1 and letter in letters
-        that(known, "not a letter", f"{what} {key}: one letter from {letters[0]} to {letters[-1]}", repr(letter))
-    return chosen
+    return {key: _plain(given.get(str(key), "")) for key in keys}
+
+
+def _given(word: str) -> str:
+    return repr(word) if word else "nothing"
 
 
 def _plain(word: object) -> str:
@@ -129,7 +131,6 @@ _MISTRIALS = [
     ("h", "no", "none seen, so never"),
     ("i", "yes", "none seen, so never"),
 ]
-_VERDICTS = {"yes", "no", "open"}
 
 
 @task(
@@ -155,26 +156,20 @@ _VERDICTS = {"yes", "no", "open"}
     "control.",
 )
 def article_on_trial(answer):
-    chosen = _verdicts(answer)
+    chosen = _chosen(answer, _JUDGEMENTS, '{"a": "yes", ...}')
+    chosen = {letter: {"true": "yes", "false": "no"}.get(verdict, verdict) for letter, verdict in chosen.items()}
     right = sum(chosen[letter] == verdict for letter, verdict in _JUDGEMENTS.items())
     for _ in range(min(right // 3, 2)):  # a point for three statements, one for six, one for all
         yield
     expected = f"what the experiments say of statement {{}} ({right} of {len(_JUDGEMENTS)} are right)"
+    for letter, verdict in chosen.items():
+        known = verdict in {"yes", "no", "open"}
+        that(known, "not a verdict", f'{expected.format(letter)}: "yes", "no" or "open"', _given(verdict))
     for letter, verdict, name in _MISTRIALS:
         that(chosen[letter] != verdict, name, expected.format(letter), repr(verdict))
     for letter, verdict in _JUDGEMENTS.items():
         that(chosen[letter] == verdict, "decided, left open", expected.format(letter), repr(chosen[letter]))
     yield
-
-
-def _verdicts(answer: object) -> dict[str, str]:
-    that(isinstance(answer, Mapping), "wrong type", 'a dictionary, such as {"a": "yes", ...}', describe(answer))
-    given = {_plain(key): value for key, value in answer.items()}
-    chosen = {letter: _plain(given.get(letter, "nothing")) for letter in _JUDGEMENTS}
-    chosen = {letter: {"true": "yes", "false": "no"}.get(verdict, verdict) for letter, verdict in chosen.items()}
-    for letter, verdict in chosen.items():
-        that(verdict in _VERDICTS, "not a verdict", f'statement {letter}: "yes", "no" or "open"', repr(verdict))
-    return chosen
 
 
 # --- 04.3 -----------------------------------------------------------------------------------------------------------
@@ -197,8 +192,8 @@ _NAME = "plates"
         "are asked for.",
         "relative path": "The program went into another folder after the reader was made. From where does a "
         "relative path count, and when is it looked at?",
-        "cannot be pickled": "Which attribute of the reader belongs to one process? Files, datasets and locks do. "
-        "What goes into a pickle can be chosen.",
+        "cannot be pickled": "Which attribute of the reader, or global variable, belongs to one process? Files, "
+        "datasets and locks do. What goes into a pickle can be chosen.",
         "broken after the journey": "The reader arrived, and its read failed. What is in each attribute on the other "
         "side, and what does your test for an open handle make of that?",
         "handle shared with the child": "The forked child read without opening the file: it used the handle of its "
@@ -467,6 +462,8 @@ _PAIRS = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 11), (11, 0)]  # (seed, epoch)
         "ever.",
         "by place in the batch": "A row got another number when batch_size changed, or two batches got the same ones. "
         "The number of a row is made from what?",
+        "depends on n": "A row got another number when n changed. What else did the generator draw before? Or is n in "
+        "its seed?",
         "numbers added up": "Two different triples (seed, epoch, row) gave the same number. A sum of them, or their "
         "digits in a row, do not tell them apart.",
         "not spread over 0 to 1": "Thousands of draws should come from all of 0 to 1, each part as often.",
@@ -595,6 +592,9 @@ def _draws(function, epochs: dict[tuple, list]) -> None:
     moved = f"{_N} rows by 4 and by {_SIZE}: each row has its number"
     that(other_size == by_row[0, 0], "by place in the batch", moved, "some rows have another one")
     many = [_by_row(_epoch(function, *pair, 1_200, 400)) for pair in _PAIRS]
+    longer = {row: many[0][row] for row in range(_N)}
+    kept = f"the same seed and epoch with {_N} and with 1200 rows: each row has its number"
+    that(longer == by_row[0, 0], "depends on n", kept, "some rows have another one")
     values = [value for found in many for value in found.values()]
     twice = len(values) - len(set(values))  # float32 numbers meet now and then
     that(
@@ -662,6 +662,8 @@ _KEYS = ("images", "labels", "queue", "empty")
         "others?",
         "the end alone": "A writer may leave a gap, too. Look at all rows.",
         "all after the first gap": "After the first empty row others may have been written.",
+        "a tuple of one array": "`np.where` gives a tuple with one array: take its `[0]`, or use "
+        "`np.flatnonzero(...).tolist()`.",
         "a number, not rows": "Which rows, not how many: a list of their numbers.",
         "other rows": "A written label has a one in it. Which rows have none, counting from 0?",
     },
@@ -698,6 +700,10 @@ def before_the_night(answer):
     for file, got, _ in found:
         what = _what("empty", file)
         listed = a_list(got["empty"], what, _kind_of_list(got["empty"]))
+        packed = any(isinstance(one, np.ndarray | list | tuple) for one in listed)
+        of_where = isinstance(got["empty"], list | tuple) and len(listed) == 1 and isinstance(listed[0], np.ndarray)
+        that(not of_where, "a tuple of one array", f"{what}: a list of row numbers", "an array inside of another thing")
+        that(not packed, "wrong shape", f"{what}: a list of row numbers", f"in it: {describe(listed[0])}")
         rows = [a_whole_number(row, f"{what}: a row") for row in listed]
         right = sorted(file.empty)
         gaps = [row for row in right if set(range(row, file.rows)) <= set(right)]
@@ -728,10 +734,12 @@ def _kind_of_list(value: object) -> str:
 
 def _bytes(got: object, right: int, what: str, mistakes: dict[str, int]) -> None:
     number = a_number(got, f"{what}: bytes")
+    number = int(number) if number.is_integer() else number  # so that it is printed as a whole number
+    given = describe(number)
     smaller = (1e3, 1e6, 1e9, 2.0**10, 2.0**20, 2.0**30)
-    that(not any(np.isclose(number, right / part, rtol=0.01) for part in smaller), "in MB", f"{what}: {right}", number)
+    that(not any(np.isclose(number, right / part, rtol=0.01) for part in smaller), "in MB", f"{what}: {right}", given)
     is_known_mistake(number, mistakes, right, what)
-    that(number == right, "another number of bytes", f"{what}: {right}", f"{number:g}")
+    that(number == right, "another number of bytes", f"{what}: {right}", given)
 
 
 def _looked_at(function, file: _File) -> tuple[dict, dict]:
@@ -812,7 +820,13 @@ _ENDS = [  # what it is, steps asked for, the outcome, the right word; wrong wor
     ("a lock error", 24, _ended(1, _LOCKED), "B2", {"unknown error": "card not looked up"}),
     ("a job whose time was up", 24, _ended(-9, late=True), "stands still", {"killed": "stopped by us, called killed"}),
     ("a job that the system killed", 24, _ended(-9), "killed", {"stands still": "killed, not waiting"}),
-    ("a job that a colleague ended", 24, _ended(-15), "killed", {}),
+    (
+        "a job that a colleague ended",
+        24,
+        _ended(-15),
+        "killed",
+        dict.fromkeys(("unknown error", "ran dry", "fine"), "one signal alone"),
+    ),
     ("a job that ended after 10 of 24 steps", 24, _ended(result=10), "ran dry", {"fine": "ran dry unnoticed"}),
     ("a job that ended before its first step", 24, _ended(result=0), "ran dry", {"fine": "no step at all"}),
     ("a job that ended after 24 of 70 steps", 70, _ended(result=24), "ran dry", {"fine": "steps of another job"}),
@@ -866,6 +880,7 @@ _ENDS = [  # what it is, steps asked for, the outcome, the right word; wrong wor
         "card?",
         "stopped by us, called killed": "Its time was up, and `run_in_child` ended it. Which attribute says so?",
         "killed, not waiting": "Nobody stopped it for being late: its time was not up.",
+        "one signal alone": "Any signal counts, not SIGKILL alone: a colleague's `kill` sends SIGTERM.",
         "ran dry unnoticed": "No error, exit code 0, and fewer steps than were asked for. Compare.",
         "no step at all": "0 steps are few, too. What does Python make of 0 in `if`?",
         "exit code overlooked": "Print `outcome` for this one. Did it end well?",

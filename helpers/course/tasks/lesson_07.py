@@ -51,16 +51,17 @@ _FROM_TABLE, _FROM_FILE = set("acfj"), set("eh")
         "it is.",
         "a rounded quotient": "How many validation rows has the full file, and how many of them would be looked at?",
         "fails at the end": "Go on behind the training: which line of the judging knows how many classes there are?",
-        "a number by hand": "Look for numbers that hold for the toy file alone. Which lines have one?",
+        "a number by hand": "Which lines have a number where the table or the file should speak?",
     },
     note="Whatever differs between the runs comes from the table or from the file, never from a hand.",
 )
 def one_word(answer):
     letters = [a_text(one, "each line's letter").strip().lower() for one in a_list(answer, "the letters")]
     that(set(letters) <= _LETTERS, "wrong type", "letters from a to j", describe(answer))
+    found, expected = set(letters), "the lines that fail, or still use a value of the trial run"
+    that(found, "a number by hand", expected, "no line")
     yield
-    found, expected = set(letters), "the lines that are wrong in the full run"
-    got = f"{', '.join(sorted(found)) or 'none'}"
+    got = ", ".join(sorted(found))
     that(found != _LETTERS, "all lines", expected, "all of them")
     that(not found & _FROM_TABLE, "settings left to themselves", expected, got)
     that(not found & _FROM_FILE, "the file left to itself", expected, got)
@@ -100,6 +101,10 @@ _CLASSES = 5
         "sorted only upwards": "The classes stand one after the other, but not in the order of their numbers.",
         "missing class not seen": "Count the rows of each class in `train`: `report.splits` has these counts.",
         "stopped at the first problem": "The file has more than one problem. Does your function end after the first?",
+        "sorted, and a class missing": "The classes that are there stand one after the other. Does your rule count on "
+        "all of them?",
+        "a problem hidden by others": "Where this problem is alone, your function sees it. Which other one is in its "
+        "way?",
         "another problem named": "The list holds a problem that this file does not have.",
         "KeyError": "A report's `splits` and a file's names are `train`, `valid`, `test`: print them for one file.",
     },
@@ -130,8 +135,7 @@ def worth_an_hour(answer):
         files.has("missing-class", "no row of class 4 in train", "missing class not seen", lacks=("train", 4))
         files.has("missing-class", "no row of class 1 in train", "missing class not seen", lacks=("train", 1))
         many = {"complete": False, "more": ("test", "img"), "lacks": ("train", 0), "order": range(5)}
-        several = "incomplete lengths-differ class-sorted missing-class"
-        files.has(several, "four of the five problems", "stopped at the first problem", **many)
+        files.has_several("incomplete lengths-differ class-sorted missing-class", "four of the five problems", **many)
         yield
 
 
@@ -149,6 +153,15 @@ class _Files:
         right, found = set(words.split()), self._words(what, how)
         expected = f"a file with {what}: {sorted(right)}"
         that(right <= found, name, expected, sorted(found))
+        that(found <= right, "another problem named", expected, sorted(found))
+
+    def has_several(self, words: str, what: str, **how) -> None:
+        right, found = set(words.split()), self._words(what, how)
+        expected, missed = f"a file with {what}: {sorted(right)}", sorted(right - found)
+        that(not missed or len(found) > 1, "stopped at the first problem", expected, sorted(found))
+        names = {("class-sorted",): "sorted, and a class missing", ("lengths-differ",): "only train looked at"}
+        without = f"{sorted(found)}, without {', '.join(missed)}"
+        that(not missed, names.get(tuple(missed), "a problem hidden by others"), expected, without)
         that(found <= right, "another problem named", expected, sorted(found))
 
     def _words(self, what: str, how: dict) -> set[str]:
@@ -254,6 +267,8 @@ _CARD_MISTAKES = {
         "rounded up": "The batch has to fit: on which side of the limit is the next power of two?",
         "rounded to the nearest": "The nearest power of two may be above the limit. Does such a batch fit?",
         "one image that does not fit": "Here not even one image has room. What does the exercise ask for then?",
+        "less than one image": "Less than one image fits: the task asks for 0 then.",
+        "a part of an image": "A part of an image is no image. Which of the whole numbers is asked for?",
         "no power of two": "Of all batches that fit, those with 1, 2, 4, 8, 16, ... images count.",
         "another batch": "Do the first case by hand: bytes for the weights, bytes for an image, what is left.",
         "ValueError": "A logarithm of 0, or of less, has no value. What is left when the weights alone do not fit?",
@@ -262,7 +277,7 @@ _CARD_MISTAKES = {
 )
 def what_fits(answer):
     function = a_function(answer, "free_gb, weights, frozen, outputs")
-    found = [a_whole_number(run(function, *case), f"answer{case}") for case in _CARDS]
+    found = [_images(run(function, *case), f"answer{case}") for case in _CARDS]
     yield
     right = [_fitting(*case) for case in _CARDS]
     for name, how in _CARD_MISTAKES.items():
@@ -274,6 +289,15 @@ def what_fits(answer):
     yield
     _first_difference(found, right, "another batch")
     yield
+
+
+def _images(value: object, call: str) -> int:
+    """A whole number of images, also as a float, such as 8.0."""
+    number = a_number(value, f"{call}: a whole number")
+    that(math.isfinite(number), "wrong type", f"{call}: a whole number", number)
+    that(not 0 < number < 1, "less than one image", f"{call}: 0, or one image and more", describe(number))
+    that(number.is_integer(), "a part of an image", f"{call}: a whole number", describe(number))
+    return int(number)
 
 
 def _first_difference(found: list[int], right: list[int], name: str) -> None:
@@ -310,6 +334,7 @@ _STEPS = [  # (seconds of waiting, seconds of the step), step by step
         "share added to one": "A step of 4 s with 1 s of waiting takes 3 s without it. How many times as fast is that?",
         "waiting only": "Whole time by waiting time is not what is gained. What is left when nobody waits?",
         "the time left": "A training that gets faster has a factor above 1. What is divided by what?",
+        "rounded": "That is right, and rounded. Keep three digits after the point at least, or all of them.",
         "another gain": "Compare the time with the time without waiting, both without the first step.",
         "sides swapped": "Waiting for data: which side keeps the other one waiting?",
         "limit on the share": "The limit is one of the gain, not of the share. They differ near the limit.",
@@ -319,11 +344,15 @@ _STEPS = [  # (seconds of waiting, seconds of the step), step by step
 )
 def which_side(answer):
     function = a_function(answer, "waits, steps")
-    found = []
-    for number, (waits, steps) in enumerate(_STEPS, 1):
-        call = f"answer(waits, steps) of case {number}, {len(steps)} steps"
-        parts = a_list(run(function, waits, steps, call=call), call)
-        that(len(parts) == 3, "wrong shape", f"{call}: (share, gain, side)", f"{len(parts)} of them")
+    found, calls = [], [f"answer({waits}, {steps})" for waits, steps in _STEPS]
+    for call, (waits, steps) in zip(calls, _STEPS, strict=True):
+        given = run(function, waits, steps, call=call)
+        three = f"{call}: three values (share, gain, side)"
+        try:
+            parts = a_list(given, three)
+        except Wrong:
+            raise Wrong("wrong type", three, describe(given)) from None
+        that(len(parts) == 3, "wrong shape", three, f"{len(parts)} of them")
         share, gain = (
             a_number(one, f"{call}: {what}") for one, what in zip(parts, ("the share", "the gain"), strict=False)
         )
@@ -331,21 +360,20 @@ def which_side(answer):
     yield
     shares, gains, sides = map(list, zip(*found, strict=True))
     cases = [tuple(map(np.asarray, case)) for case in _STEPS]
-    _all_close(
-        shares, {name: [rule(w, s) for w, s in cases] for name, rule in _SHARES.items()}, "the share", "another share"
-    )
+    rules = {name: [rule(w, s) for w, s in cases] for name, rule in _SHARES.items()}
+    _all_close(shares, rules, calls, "the share", "another share")
     yield
-    _all_close(
-        gains, {name: [rule(w, s) for w, s in cases] for name, rule in _GAINS.items()}, "the gain", "another gain"
-    )
+    rules = {name: [rule(w, s) for w, s in cases] for name, rule in _GAINS.items()}
+    _all_close(gains, rules, calls, "the gain", "another gain")
     yield
     right = ["feed" if gain > 1.1 else "model" for gain in gains]
     mistakes = {
         "sides swapped": ["model" if side == "feed" else "feed" for side in right],
         "limit on the share": ["feed" if share > 0.1 else "model" for share in shares],
     }
-    is_known_mistake(sides, mistakes, right, "the side of each case")
-    same(sides, right, "another side", "the side of each case")
+    named = next((name for name, values in mistakes.items() if values == sides), "another side")
+    for call, got, wanted in zip(calls, sides, right, strict=True):
+        same(got, wanted, named, f"{call}: the side")
     yield
 
 
@@ -368,21 +396,35 @@ _GAINS = {
 }
 
 
-def _all_close(found: list[float], rules: Mapping[str, list[float]], what: str, name: str) -> None:
+_NEAR = {"rtol": 1e-3, "atol": 1e-9}  # a value rounded to three digits after the point is right
+
+
+def _all_close(found: list[float], rules: Mapping[str, list], calls: list[str], what: str, name: str) -> None:
     """All cases by the rule named ''; else the mistake whose rule gives what was found, else ``name``."""
     right = rules[""]
-    if np.allclose(found, right, rtol=1e-6, atol=1e-9):
+    if np.allclose(found, right, **_NEAR):
         return
     # A division by a waiting of 0 fails or is caught in some way: such cases do not tell mistakes apart.
     known = [one for one, values in rules.items() if one and _same_where_finite(found, values)]
-    number = int(np.argmax(~np.isclose(found, right, rtol=1e-6, atol=1e-9)))
-    expected = f"{what} of case {number + 1}: {right[number]:.3f}"
-    raise Wrong(known[0] if known else name, expected, f"{found[number]:.3f}")
+    known += ["rounded"] * any(_is_rounded(np.array(found), right, digits) for digits in (1, 2))
+    call, got, wanted = next(
+        one for one in zip(calls, found, right, strict=True) if not np.isclose(one[1], one[2], **_NEAR)
+    )
+    raise Wrong([*known, name][0], f"{call}: {what}: {_digits(wanted)}", _digits(got))
+
+
+def _is_rounded(found: np.ndarray, right: list[float], digits: int) -> bool:
+    has_no_more = np.allclose(found, found.round(digits), rtol=1e-9)
+    return has_no_more and np.allclose(found, right, rtol=0, atol=0.501 * 10.0**-digits)
+
+
+def _digits(value: float) -> str:
+    return f"{value:.3f}" if value == 0 or 0.1 <= abs(value) < 1e6 else f"{value:.4g}"
 
 
 def _same_where_finite(found: list[float], values: list[float]) -> bool:
     pairs = [(one, other) for one, other in zip(found, values, strict=True) if abs(other) < 1e9]
-    return np.allclose(*zip(*pairs, strict=True), rtol=1e-6, atol=1e-9)
+    return np.allclose(*zip(*pairs, strict=True), **_NEAR)
 
 
 # --- 07.5 -----------------------------------------------------------------------------------------------------------
@@ -547,7 +589,7 @@ def _top_five(results: list[tuple[_Case, dict]]) -> None:
             np.mean([part.mean() for part in np.split(case.hits, case.stops[:-1])]) for case in cases
         ],
     }
-    _all_close(found, rules, "top5", "another top five")
+    _all_close(found, rules, [case.call for case in cases], "top5", "another top five")
 
 
 def _lowest(case: _Case) -> np.ndarray:
@@ -567,12 +609,13 @@ _FIRST = {
     "val_loss": [1.8, 1.4, 1.0, 1.2, 1.3],
     "val_accuracy": [0.3, 0.6, 0.5, 0.45, 0.4],
 }
-# Then two runs more, one that is never as good as the first one's best, and one that is better.
+# Then two runs more, one that gets better for longer than its patience, is never as good as the first one's best, and
+# dips at its end; and one that is better.
 _SECOND = {
-    "loss": [0.9, 0.8, 0.7],
-    "accuracy": [0.8] * 3,
-    "val_loss": [1.2, 1.1, 1.0],
-    "val_accuracy": [0.35, 0.55, 0.5],
+    "loss": [0.9, 0.85, 0.8, 0.75, 0.7, 0.65],
+    "accuracy": [0.8] * 6,
+    "val_loss": [1.2, 1.15, 1.1, 1.05, 1.0, 0.95],
+    "val_accuracy": [0.35, 0.4, 0.45, 0.5, 0.55, 0.5],
 }
 _THIRD = {"loss": [0.6], "accuracy": [0.9], "val_loss": [0.9], "val_accuracy": [0.7]}
 # A run that gets worse after epoch 1, while its losses fall.
@@ -600,6 +643,8 @@ _COUNTS = [400, 100, 25, 75]
         "epochs is how many more": "`epochs` is the number of the last epoch. How many are done when this run starts?",
         "last epoch once more": "The log counts epochs from 0. How many lines has it after the epochs 0, 1 and 2?",
         "heading counted": "The first line of the log is no epoch.",
+        "negative epochs": "A log that is empty, or not there, has no header line either. How many epochs are done "
+        "then?",
         "starts at 0 again": "The folder has a log. What does it say about the epochs that are done?",
         "other epochs": "How many epochs are in the log, and where is this run to end?",
         "empty log": "A run that is stopped in its first epoch leaves a log without a line. Try it on an empty file.",
@@ -622,6 +667,8 @@ _COUNTS = [400, 100, 25, 75]
         "watch?",
         "stops too early": "It ended sooner than `patience` says. What does it watch, and is the argument passed on?",
         "stops too late": "It ended later than `patience` says. Is the argument passed on?",
+        "stopping looks at older runs": "The second run got better, epoch by epoch, and was ended. Stopping looks at "
+        "this run alone.",
         "log overwritten": "After the second run the first one's lines were gone. See the arguments of the logger.",
         "forgets the best of before": "The second run began by saving a worse model over the best one. Does the new "
         "checkpoint know how good the old one was?",
@@ -647,16 +694,18 @@ def goes_on(answer):
         yield
         _stops(function, Path(name))
         yield
-        second = _Run(function, Path(name), more=3, patience=4)
+        second = _Run(function, Path(name), more=6, patience=4)
         second.epochs_are(5)
-        second.train(_SECOND)
-        _log_has(Path(name), 8, "log overwritten")
+        ended = second.train(_SECOND)
+        rises = "a second run that gets better in epochs 5 to 9: no stop up to epoch 10"
+        that(ended == 10, "stopping looks at older runs", rises, f"a stop at {ended}")
+        _log_has(Path(name), 11, "log overwritten")
         same(_saved(Path(name), "best"), 1, "forgets the best of before", "the epoch in best.keras after two runs")
-        same(_saved(Path(name), "last"), 7, "last is the best", "the epoch in last.keras after two runs")
+        same(_saved(Path(name), "last"), 10, "last is the best", "the epoch in last.keras after two runs")
         third = _Run(function, Path(name), more=1, patience=4)
-        third.epochs_are(8)
+        third.epochs_are(11)
         third.train(_THIRD)
-        same(_saved(Path(name), "best"), 8, "never saves again", "the epoch in best.keras after three runs")
+        same(_saved(Path(name), "best"), 11, "never saves again", "the epoch in best.keras after three runs")
         yield
 
 
@@ -679,6 +728,7 @@ class _Run:
     def epochs_are(self, done: int) -> None:
         what, right = f"{self.call}, {done} epochs done: (initial_epoch, epochs)", (done, done + self.more)
         found = (self.start, self.stop)
+        that(self.start >= 0, "negative epochs", f"{what}: {right}", found)
         mistakes = {
             "epochs is how many more": (done, self.more),
             "last epoch once more": (done - 1, done - 1 + self.more),

@@ -80,9 +80,9 @@ check("04.1", answer).points
 # %% [markdown]
 # ## 04.2 · The article on trial
 #
-# *3 points.* An article on HDF5 and worker processes names three dangers: locking, "file not found" and segmentation
-# faults. Against them it advises a `multiprocessing.Lock`, opening the file in the child, and sharing no handles. Here
-# are nine experiments, all of them on today's versions, and what came out:
+# *3 points.* An article that many find, on HDF5 and worker processes, names three dangers: locking, "file not found"
+# and segmentation faults. Against them it advises a `multiprocessing.Lock`, opening the file in the child, and sharing
+# no handles. Here are nine experiments, all of them on today's versions, and what came out:
 #
 # | | experiment | outcome |
 # | --- | --- | --- |
@@ -91,7 +91,7 @@ check("04.1", answer).points
 # | 3 | the same; the handle was opened from a Python file object | some images are wrong, no read fails |
 # | 4 | the same with `driver="stdio"` and a `multiprocessing.Lock` around each read | some images are wrong |
 # | 5 | two workers, one handle, a `Lock`; each notes when it reads | their reads never overlap |
-# | 6 | Keras, two forked workers; `__getitem__` opens it if it is closed | all batches used the parent's handle |
+# | 6 | Keras, two forked workers; `__getitem__` opens the file if no handle is there | all used the parent's handle |
 # | 7 | a worker without any handle is sent a relative path from another folder | `FileNotFoundError` |
 # | 8 | a child reads memory at address 0, on purpose | it ended by `SIGSEGV`, and we saw it |
 # | 9 | four threads read through one handle, and open and close the file | 4,000 right images, no crash |
@@ -214,7 +214,7 @@ check("04.3", answer).points
 #   have fewer.
 # - `draws`: for each of these rows a number from 0 to below 1, equally spread, as `random()` of a generator gives it:
 #   the dice for its augmentation. It depends on `seed`, `epoch` and the row, and on nothing else; with another
-#   `batch_size` the row keeps its number. Different triples (seed, epoch, row) get different numbers.
+#   `batch_size` or `n` the row keeps its number. Different triples (seed, epoch, row) get different numbers.
 # - The same call gives the same, in whichever process, and whatever was asked before.
 # - The global generators (`np.random`, `random`) are neither used nor changed.
 #
@@ -320,7 +320,7 @@ for job in (trains, runs_dry, waits_too_long):
 # | attribute | what it says |
 # | --- | --- |
 # | `ok` | the job ended by itself with exit code 0 |
-# | `exit_code`, `signal` | as a number, and the name of a signal that ended it (`"SIGKILL"`), or `None` |
+# | `exit_code`, `signal` | a number; the name of a signal that ended it (`"SIGKILL"`, `"SIGTERM"`, ...), or `None` |
 # | `timed_out` | its time was up, and `run_in_child` ended it (with `SIGKILL`) |
 # | `last_error_line` | the last error that it printed, also one of a thread or a worker, or `""` |
 # | `diagnosis` | the card of the kit for that error, or for a crash in C code, or `None`; `card.number` is `"A3"` |

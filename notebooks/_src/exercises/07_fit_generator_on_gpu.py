@@ -49,8 +49,8 @@ open_lesson(keras=True)
 #
 # Line g is like one in a published answer, which says `2424 // batchSize`.
 #
-# **Task.** `PRESET` is set to `"full"`, and nothing else is changed. Which lines fail then, or do something that is
-# right for the toy file alone? `answer` is the list of their letters, such as `["a", "j"]`.
+# **Task.** `PRESET` is set to `"full"`, and nothing else is changed. Which lines fail then, or still use a value of
+# the trial run? `answer` is the list of their letters, such as `["a", "j"]`.
 #
 # **Look again at** [lesson 07, section 1](../07_fit_generator_on_gpu.ipynb#1.-One-word-chooses-the-run).
 
@@ -91,12 +91,14 @@ print("ok:", report.ok, "| faults:", report.faults, "| warnings:", report.warnin
 print("images of each class in train:", report.splits["train"].counts)
 
 # %% [markdown]
-# **Task.** Write a function `answer(path)` that gives a list of the words that are true of the file, each once, in any
-# order; for a sound file an empty one. Build it on `inspect_file`, whose findings have a `code`, or on h5py alone.
-# (Labels that are not a single 1 among zeros have the code `"onehot-sum"` or `"soft-labels"`.)
+# **Task.** Write a function `answer(path)` that gives a list of the words that are true of the file, in any order; for
+# a sound file an empty one. Build it on `inspect_file` or on h5py alone. The inspector's findings, in `report.faults`
+# and `report.warnings`, have a `code`: `"incomplete"`, `"lengths-differ"` and `"class-sorted"` are such codes, and
+# labels that are not a single 1 among zeros have `"onehot-sum"` or `"soft-labels"`. A missing class has none: count.
 #
 # **Look again at** lesson 07,
-# [section 2](../07_fit_generator_on_gpu.ipynb#2.-Look-at-the-file-before-you-pay-for-hours).
+# [section 2](../07_fit_generator_on_gpu.ipynb#2.-Look-at-the-file-before-you-pay-for-hours), and at
+# [lesson 04, section 19](../04_when_workers_break.ipynb#19.-A-file-that-only-looks-finished).
 
 
 # %%
@@ -172,8 +174,8 @@ steps = [6.0, 1.0, 0.4, 0.6]
 # - `gain`: how many times as fast the training would be, at most, if no step had to wait (1.0 is: as fast as now);
 # - `side`: the text `"feed"` if this gain is above 1.1, so that faster reading pays; otherwise `"model"`.
 #
-# For the example: 0.8 of 2 seconds were waiting, which leaves 1.2. So it is `(0.4, 1.667, "feed")`, with all digits of
-# the gain.
+# For the example: 0.8 of 2 seconds were waiting, which leaves 1.2. So it is `(0.4, 1.667, "feed")`. More digits are
+# as good.
 #
 # **Look again at** [lesson 07, section 5](../07_fit_generator_on_gpu.ipynb#5.-Train).
 
