@@ -12,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import io
 import linecache
+import logging
 import textwrap
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -23,9 +25,9 @@ from helpers.course.lesson import quiet_stderr
 from helpers.course.probes import ENDINGS, AnswerRaised, Task, Wrong, one_line
 from helpers.course.tasks import find_task
 
-_WIDTH = 88  # letters: what fits beside the prompts on a narrow screen
+_WIDTH = 72  # letters: what fits beside the prompts on a narrow screen
 _PRINTED_LINES = 5  # of what the answer itself printed: enough to see why, few enough to keep the hint in sight
-_BLANK_HINT = "Replace None above, and run both cells."
+_BLANK_HINT = "Replace None, run both cells."
 _TIME_NAME = "did not end"
 
 
@@ -163,7 +165,12 @@ def _held_back(printed: io.StringIO) -> Iterator[None]:
         quiet_stderr(show=False),
     ):
         warnings.simplefilter("ignore")
-        yield
+        level = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)  # handlers made before keep the real stderr
+        try:
+            yield
+        finally:
+            logging.disable(level)
 
 
 class _OutOfTimeError(Exception):
@@ -172,35 +179,54 @@ class _OutOfTimeError(Exception):
 
 @contextlib.contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Interrupt the main thread after ``seconds``; in other threads there is no limit.
+    """Interrupt the main thread after ``seconds``, and each second from then on; in other threads there is no limit.
 
     A loop of Python code ends at once. One call of C code that never returns cannot be interrupted: tasks run those in
-    a child (``helpers.course.failures``).
+    a child (``helpers.course.failures``). An answer that swallows the interrupt and ends later is late all the same.
     """
-    import _thread
-
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    lock, state = threading.Lock(), {"done": False, "fired": False}
-
-    def fire() -> None:
-        with lock:
-            if not state["done"]:
-                state["fired"] = True
-                _thread.interrupt_main()
-
-    timer = threading.Timer(seconds, fire)
-    timer.daemon = True
-    timer.start()
+    clock = _Clock(seconds)
+    clock.start()
     try:
         yield
-        with lock:
-            state["done"] = True
     except KeyboardInterrupt:
-        if state["fired"]:
-            raise _OutOfTimeError from None
-        raise
+        if not clock.stop():
+            raise
     finally:
-        state["done"] = True
-        timer.cancel()
+        late = clock.stop()
+    if late:
+        raise _OutOfTimeError
+
+
+class _Clock(threading.Thread):
+    """Interrupts the main thread when the time is up, until it is stopped."""
+
+    def __init__(self, seconds: float):
+        super().__init__(name="time limit of a check", daemon=True)
+        self._seconds, self._lock, self._stopped, self._late = seconds, threading.Lock(), threading.Event(), False
+
+    def run(self) -> None:
+        import _thread
+
+        wait_s = self._seconds
+        while not self._stopped.wait(wait_s):
+            with self._lock:
+                if not self._stopped.is_set():
+                    self._late = True
+                    _thread.interrupt_main()
+            wait_s = 1.0
+
+    def stop(self) -> bool:
+        """Stop, and say whether the time was up; an interrupt that is still on its way is taken here."""
+        while True:
+            try:
+                with self._lock:
+                    self._stopped.set()
+                if self._late:
+                    time.sleep(0.01)
+                return self._late
+            except KeyboardInterrupt:
+                if not self._late:
+                    raise

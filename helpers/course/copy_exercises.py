@@ -9,6 +9,7 @@ What is there already stays as it is, byte for byte.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -44,17 +45,20 @@ def copy_exercises(folder: Path, lessons: list[str] | None = None, *, source: Pa
     copied, kept = [], []
     for path in chosen:
         target = folder / path.name
-        (copied if _write_new(target, path.read_bytes()) else kept).append(target)
+        (copied if write_new(target, path.read_bytes()) else kept).append(target)
     return copied, kept
 
 
-def _write_new(target: Path, content: bytes) -> bool:
-    """Write a file that does not exist yet; False where there is one, or a link."""
-    try:
-        with target.open("xb") as file:
-            file.write(content)
-    except FileExistsError:
+def write_new(target: Path, content: bytes) -> bool:
+    """Write a file that does not exist yet, whole or not at all; False where there is one, or a link."""
+    if os.path.lexists(target):
         return False
+    part = target.with_name(f"{target.name}.part")
+    try:
+        part.write_bytes(content)
+        part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
     return True
 
 
@@ -70,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"copied {path.name}")  # noqa: T201 - the same
     for path in kept:
         print(f"kept   {path.name}: it is there already")  # noqa: T201 - the same
-    print(f"Your exercises lie in {options.to}.")  # noqa: T201 - the same
+    print(f"Your exercises lie in {options.to}. In JupyterLab: File, Open from Path.")  # noqa: T201 - the same
     return 0
 
 

@@ -12,6 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from helpers.course.copy_exercises import write_new
 from helpers.course.submissions import CELL_TIMEOUT_S, EXERCISES
 
 SOLUTIONS = EXERCISES.parent / "solutions"
@@ -39,8 +40,7 @@ def make_course(folder: Path, *, solutions: Path = SOLUTIONS) -> list[Path]:
     written = []
     for path, content in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            path.write_bytes(content)
+        if write_new(path, content):
             written.append(path)
     return written
 

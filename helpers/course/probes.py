@@ -18,6 +18,7 @@ import inspect
 import numbers
 import re
 import tempfile
+import tracemalloc
 from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -34,6 +35,7 @@ COMMON_HINTS = {
     "wrong shape": "Look at the shape: which axis has another length, and why?",
     "forgot to return": "A function without `return` gives None, also when it computed or printed the right thing.",
     "changed its input": "The caller still needs what it gave you. Work on a copy, or write into a new array.",
+    "NameError": "That name is made in a cell above. Run all cells above (menu Run), then this one again.",
     "did not end": "It still ran when its time was up. Look for a loop that never ends, or try it on fewer rows.",
 }
 ENDINGS = (Exception, SystemExit, GeneratorExit)  # by which an answer may end; a KeyboardInterrupt is the learner's own
@@ -146,6 +148,8 @@ def a_text(value: object, what: str, name: str = "wrong type") -> str:
 
 def a_list(value: object, what: str, name: str = "wrong type") -> list:
     """``value`` as a list: lists, tuples, ranges, arrays and sets (sorted) count alike."""
+    if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):
+        value = np.asarray(value)  # a tensor
     no_axis = isinstance(value, np.ndarray) and value.ndim == 0
     if isinstance(value, str | bytes | Mapping) or no_axis or not isinstance(value, _LISTS):
         raise Wrong(name, f"{what}: a list", describe(value))
@@ -239,19 +243,24 @@ def is_known_mistake(got: object, mistakes: Mapping[str, object], expected: obje
 
 
 def _equal(one: object, other: object) -> bool:
+    try:
+        return _equal_parts(one, other)
+    except Exception:  # things that cannot be compared are not equal
+        return False
+
+
+def _equal_parts(one: object, other: object) -> bool:
     if isinstance(one, Mapping) or isinstance(other, Mapping):
-        return isinstance(one, Mapping) and isinstance(other, Mapping) and dict(one) == dict(other)
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     try:
         a, b = np.asarray(one), np.asarray(other)
     except (ValueError, TypeError):  # ragged lists
-        return _equal_parts(one, other)
-    if a.dtype == object or b.dtype == object:
-        return bool(one == other) if not isinstance(one, np.ndarray) else _equal_parts(one, other)
-    return np.array_equal(a, b)
-
-
-def _equal_parts(one, other) -> bool:
-    return len(one) == len(other) and all(_equal(a, b) for a, b in zip(one, other, strict=True))
+        return len(one) == len(other) and all(_equal(x, y) for x, y in zip(one, other, strict=True))
+    if a.dtype != object and b.dtype != object:
+        return np.array_equal(a, b)
+    if a.ndim and b.ndim:
+        return len(a) == len(b) and all(_equal(x, y) for x, y in zip(a, b, strict=True))
+    return bool(one == other)
 
 
 # --- running an answer ----------------------------------------------------------------------------------------------
@@ -267,6 +276,8 @@ def run(function: Callable, *args, call: str = "", returns: bool = True, keeps_i
     given = _copied(args), {key: _copied(value) for key, value in kwargs.items()}
     try:
         result = function(*given[0], **given[1])
+    except Wrong:  # a stand-in that a task handed over has seen a mistake
+        raise
     except ENDINGS as error:
         raise AnswerRaised(error, call) from error
     if returns and result is None:
@@ -300,6 +311,24 @@ def _unchanged(before: Sequence, after: Sequence, call: str) -> None:
             raise Wrong(
                 "changed its input", f"{call} leaves its arguments as they are", f"{describe(other)} afterwards"
             )
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """The most memory, in arrays and other Python objects, that ``work()`` held at once above what there was before.
+
+    What HDF5 and Keras keep for themselves is not seen. A learner's own tracing goes on undisturbed.
+    """
+    was_tracing = tracemalloc.is_tracing()
+    if not was_tracing:
+        tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        work()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()
 
 
 # --- words ----------------------------------------------------------------------------------------------------------

@@ -24,10 +24,11 @@ CELL_TIMEOUT_S = 240  # as long as the tests give a cell
 _CHECK = re.compile(r"""^\s*check\(\s*["'](\d\d\.\d+)["']""", re.MULTILINE)
 _VERDICT = re.compile(
     r"^(?P<number>\d\d\.\d+) · (?P<said>not answered yet|right|not yet|your code raised an error): "
-    r"(?P<points>[\d.]+) of (?P<most>\d+) points(?: \((?P<name>.+)\))?",
+    r"(?P<points>\d{1,3}(?:\.\d{1,6})?) of (?P<most>\d{1,3}) points(?: \((?P<name>.+)\))?",
     re.MULTILINE,
 )
 _STATUS = {"not answered yet": "blank", "right": "right", "not yet": "wrong", "your code raised an error": "raised"}
+_COPY = re.compile(r"([ _-]*\(\d+\)|[ _-]*Copy\d*)+$")  # what browsers and JupyterLab add to a second copy
 _SKIPPED = {".ipynb_checkpoints", ".venv", "source", "release", "feedback"}
 
 
@@ -64,14 +65,14 @@ def read_submissions(folder: Path, *, rerun: bool = False) -> Iterator[Submissio
     for path in submitted_notebooks(folder):
         learner = learner_of(path, folder)
         try:
-            notebook = nbformat.read(path, as_version=4)
+            notebook = nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=4)
+            original = _original_of(notebook, path) if rerun else None
+            problem = run_again(notebook, path, original) if rerun and (original or _has_checks(notebook)) else ""
+            found = tuple(verdicts(notebook, original))
         except Exception as error:  # whatever was handed in: not a notebook, not JSON, not text
             yield Submission(learner, path, problem=f"cannot be read as a notebook ({type(error).__name__})")
             continue
-        if rerun:
-            put_back_graded_cells(notebook, path)
-        problem = run_again(notebook, path) if rerun and _has_checks(notebook) else ""
-        yield Submission(learner, path, tuple(verdicts(notebook)), problem)
+        yield Submission(learner, path, found, problem)
 
 
 def submitted_notebooks(folder: Path) -> list[Path]:
@@ -87,29 +88,35 @@ def learner_of(path: Path, folder: Path) -> str:
         parts = parts[1:]
     if len(parts) > 1:
         return printable(parts[0])
-    return printable(re.sub(r"[ _-]*\d\d_\w+$", "", path.stem) or path.stem)
+    stem = _COPY.sub("", path.stem)
+    known = next((one.stem for one in EXERCISES.glob("*.ipynb") if stem.endswith(one.stem)), None)
+    name = stem.removesuffix(known) if known else re.sub(r"(?<!\d)\d\d_[a-z]\w*$", "", stem)
+    return printable(name.strip(" _-") or stem)
 
 
-def verdicts(notebook: NotebookNode) -> Iterator[Verdict]:
-    """What each check of a notebook said, in order; the last verdict counts where a cell holds several."""
+def verdicts(notebook: NotebookNode, original: NotebookNode | None = None) -> Iterator[Verdict]:
+    """What each check of a notebook said, in order; with the kit's ``original``, its graded cells alone count."""
+    wanted = {} if original is None else _graded_cells(original)
     for cell in notebook.cells:
-        if cell.cell_type != "code":
+        if cell.cell_type != "code" or (wanted and _grade_id(cell) not in wanted):
             continue
         found = {match["number"]: _verdict(match) for match in _VERDICT.finditer(_printed(cell))}
         for number in dict.fromkeys(_CHECK.findall(cell.source)):
             yield found.get(number, Verdict(number, "not run"))
 
 
-def run_again(notebook: NotebookNode, path: Path) -> str:
+def run_again(notebook: NotebookNode, path: Path, original: NotebookNode | None = None) -> str:
     """Run a notebook in a folder of its own with copies of its files; returns what went wrong, or ''.
 
-    This runs the learner's code with your rights, as any autograder does.
+    Its old outputs are dropped first, and the graded cells get the source that they have in ``original``. This runs the
+    learner's code with your rights, as any autograder does.
     """
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
     from nbclient import NotebookClient
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
+    _restore(notebook, original)
     with tempfile.TemporaryDirectory(prefix="submission_") as name:
         here = Path(name, "exercises")  # data goes to ../data, as in the kit
         here.mkdir()
@@ -132,22 +139,37 @@ def run_again(notebook: NotebookNode, path: Path) -> str:
     return ""
 
 
-def put_back_graded_cells(notebook: NotebookNode, path: Path) -> None:
-    """Give the graded cells the kit's own source, whatever a learner made of them."""
-    original = next((one for one in EXERCISES.glob("*.ipynb") if path.stem.endswith(one.stem)), None)
+def _restore(notebook: NotebookNode, original: NotebookNode | None) -> None:
+    """Drop all outputs; give the graded cells the kit's own source, and put back those that were deleted."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
     if original is None:
         return
-    graded = {_grade_id(cell): cell.source for cell in nbformat.read(original, as_version=4).cells if _is_graded(cell)}
+    graded = _graded_cells(original)
     for cell in notebook.cells:
-        cell.source = graded.get(_grade_id(cell), cell.source)
+        cell.source = graded.pop(_grade_id(cell)).source if _grade_id(cell) in graded else cell.source
+    for cell in graded.values():
+        blank = {"source": f"answer = None\n{cell.source}", "outputs": [], "execution_count": None}
+        notebook.cells.append(nbformat.from_dict(cell | blank))
+
+
+def _original_of(notebook: NotebookNode, path: Path) -> NotebookNode | None:
+    """The kit's exercise notebook that a submission was made from: by its name, or by the graded cells in it."""
+    ids = {_grade_id(cell) for cell in notebook.cells} - {None}
+    for one in sorted(EXERCISES.glob("*.ipynb")):
+        original = nbformat.read(one, as_version=4)
+        if one.stem in path.stem or ids & set(_graded_cells(original)):
+            return original
+    return None
+
+
+def _graded_cells(notebook: NotebookNode) -> dict[str, NotebookNode]:
+    return {_grade_id(cell): cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade", False)}
 
 
 def _grade_id(cell: NotebookNode) -> str | None:
     return cell.metadata.get("nbgrader", {}).get("grade_id")
-
-
-def _is_graded(cell: NotebookNode) -> bool:
-    return cell.metadata.get("nbgrader", {}).get("grade", False)
 
 
 def _verdict(match: re.Match) -> Verdict:
@@ -157,7 +179,7 @@ def _verdict(match: re.Match) -> Verdict:
 
 def _printed(cell: NotebookNode) -> str:
     texts: Iterable = (output.get("text", "") for output in cell.get("outputs", []) if output.get("name") == "stdout")
-    return "".join(text if isinstance(text, str) else "".join(text) for text in texts)
+    return "".join(text if isinstance(text, str) else "".join(text or []) for text in texts)
 
 
 def _has_checks(notebook: NotebookNode) -> bool:

@@ -50,6 +50,9 @@ def numbering(page: Page):
     if [number for number, _ in found] != [number for number, _ in wanted]:
         yield f"sections are the tasks {[number for number, _ in wanted]}; got {[number for number, _ in found]}.", None
         return
+    graded = [number for _, cell in page.code if (number := graded_number(cell))]
+    if graded != [number for number, _ in wanted]:
+        yield f"each section has its check, in order: {[number for number, _ in wanted]}; got {graded}.", None
     if not FEWEST <= len(found) <= MOST:
         yield f"a lesson has {FEWEST} to {MOST} exercises; got {len(found)}.", None
     for (number, title), (_, right) in zip(found, wanted, strict=True):

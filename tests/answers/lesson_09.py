@@ -47,10 +47,31 @@ def pictures(path, images):
         return np.array([row for row, image in enumerate(file[images]) if image.max() > 0])
 
 
-def pictures_by_mean(path, images):
-    """Another way, as a tuple."""
+def pictures_by_sum(path, images):
+    """Another way, in slices, as a tuple."""
     with h5py.File(path) as file:
-        return tuple(int(row) for row in np.flatnonzero(file[images][:].mean(axis=(1, 2, 3))))
+        data = file[images]
+        return tuple(
+            s + int(k) for s in range(0, len(data), 50) for k in np.flatnonzero(data[s : s + 50].sum((1, 2, 3)))
+        )
+
+
+def bright(path, images, row):
+    """Bright on average."""
+    with h5py.File(path) as file:
+        return file[images][row].mean() > 1
+
+
+def whole_file(path, images):
+    """What one writes first."""
+    with h5py.File(path) as file:
+        return np.flatnonzero(file[images][:].reshape(len(file[images]), -1).any(1))
+
+
+def mask(path, images):
+    """True and False instead of numbers."""
+    with h5py.File(path) as file:
+        return [bool(image.any()) for image in file[images]]
 
 
 def to_first_black(path, images):
@@ -119,7 +140,9 @@ def repair(path, images, labels, out, *, mistake=""):
         if mistake != "the inspector refuses it":
             new.attrs["class_names"], new.attrs["complete"] = names, True
         else:
-            new.attrs["class_names"], new.attrs["complete"] = names[:-1], False
+            new.attrs["class_names"], new.attrs["complete"] = names, False
+        if mistake == "class names lost":
+            del new.attrs["class_names"]
 
 
 def repair_with_the_kit(path, images, labels, out):
@@ -198,11 +221,15 @@ def with_sequence(path):
 
 RIGHT = {
     "09.1": {"in one go": look, "with NumPy's types": look_slowly},
-    "09.2": {"row by row": pictures, "by the mean": pictures_by_mean},
+    "09.2": {"row by row": pictures, "by the sum": pictures_by_sum},
     "09.3": {
         "with rint": numbers_of,
         "of a smaller type": lambda labels: np.array(
-            [round(float(one)) if np.ndim(one) == 0 else int(np.flatnonzero(one > 0.5)[0]) for one in labels], "uint8"
+            [
+                round(float(one)) if np.ndim(one) == 0 else int(max(range(len(one)), key=one.__getitem__))
+                for one in labels
+            ],
+            "uint8",
         ),
     },
     "09.4": {"with h5py": repair, "with the kit": repair_with_the_kit},
@@ -233,8 +260,14 @@ WRONG = {
         "stopped at the first black picture": to_first_black,
         "the lens cap": functools.partial(by_labels, keep_first=True),
         "class 0 lost": by_labels,
+        "rows twice": lambda path, images: sorted([*pictures(path, images), *pictures(path, images)[:2]]),
         "one row off": lambda path, images: pictures(path, images)[:-1],
         "positions in a batch": in_batches,
+        "a dark picture lost": lambda path, images: [
+            row for row in pictures(path, images) if bright(path, images, row)
+        ],
+        "everything in memory": whole_file,
+        "wrong type": mask,
     },
     "09.3": {
         "cut instead of rounded": lambda labels: labels.argmax(1) if labels.ndim == 2 else labels.astype(int),
@@ -245,6 +278,10 @@ WRONG = {
         "still floats": lambda labels: labels.argmax(1) if labels.ndim == 2 else np.round(labels),
         "one-hot given": lambda labels: (
             labels.astype(int) if labels.ndim == 2 else np.eye(9, dtype=int)[np.rint(labels).astype(int)]
+        ),
+        "rows dropped": lambda labels: np.nonzero(labels)[1] if labels.ndim == 2 else np.rint(labels).astype(int),
+        "compared with 1": lambda labels: (
+            np.nonzero(labels == 1)[1] if labels.ndim == 2 else np.rint(labels).astype(int)
         ),
         "a batch of one": lambda labels: np.squeeze(numbers_of(labels)),
     },
@@ -263,6 +300,7 @@ WRONG = {
                 "a split without a class",
                 "still sorted by class",
                 "chunks cut the images",
+                "class names lost",
                 "the inspector refuses it",
                 "everything in memory",
             )

@@ -93,6 +93,8 @@ BAD = {
     "no way back": (without("**Look again at**", "See"), "tasks_in_full"),
     "not on your own data": (GOOD.replace("is 4, on your own data", "is 4"), "tasks_in_full"),
     "no check": (without(CHECK_1), "answers"),
+    "neither answer nor check": (without(ONE.format(k=2)[ONE.index("# %%\n###") :]), "numbering"),
+    "a check of another exercise": (without('check("98.2"', 'check("98.3"'), "numbering"),
     "no answer": (without("# %%\n" + SOLVED_1), "answers"),
     "two solutions in one": (without(SOLVED_1, SOLVED_1 + SOLVED_1), "answers"),
     "code outside of the marks": (without("### BEGIN", "x = 1\n### BEGIN"), "answers"),

@@ -35,7 +35,9 @@ def graded(notebook):
 @pytest.mark.parametrize("name", EXERCISES)
 def test_a_blank_is_worth_nothing(name):
     """Each check of a blank notebook prints its fixed line, and its value is 0.0."""
-    for number, (printed, value) in graded(read(FOLDER, name)).items():
+    found = graded(read(FOLDER, name))
+    assert list(found) == [task.number for task in tasks_of(name[:2])]
+    for number, (printed, value) in found.items():
         assert printed.startswith(f"{number} · not answered yet: 0 of {find_task(number).points} points. ")
         assert value == "0.0"
 
@@ -43,7 +45,9 @@ def test_a_blank_is_worth_nothing(name):
 @pytest.mark.parametrize("name", EXERCISES)
 def test_a_solution_is_worth_everything(name):
     """Each check of a solved notebook gives all points, as the last value of its cell."""
-    for number, (printed, value) in graded(read(SOLUTIONS, name)).items():
+    found = graded(read(SOLUTIONS, name))
+    assert list(found) == [task.number for task in tasks_of(name[:2])]
+    for number, (printed, value) in found.items():
         assert printed.startswith(f"{number} · right: ")
         assert value == str(float(find_task(number).points))
 

@@ -82,6 +82,9 @@ def test_the_best_of_two_notebooks_counts(school):
         (f"anna_{NAME}.ipynb", "anna"),
         (f"Anna Berg - {NAME}.ipynb", "Anna Berg"),
         ("anna.ipynb", "anna"),
+        (f"s4711_{NAME}.ipynb", "s4711"),
+        (f"ben98_{NAME}-Copy1.ipynb", "ben98"),
+        (f"Anna Berg_12345_assignsubmission_file_{NAME} (1).ipynb", "Anna Berg_12345_assignsubmission_file"),
         (f"{NAME}.ipynb", NAME),
     ],
 )
@@ -97,7 +100,13 @@ def test_copies_that_are_not_handed_in_are_left_out(school):
     assert len(submitted_notebooks(school)) == 4
 
 
-BROKEN = {"not JSON": b"{", "not text": b"\xff\xfe\x00", "empty": b"", "another format": b"[1, 2]"}
+BROKEN = {
+    "not JSON": b"{",
+    "not text": b"\xff\xfe\x00",
+    "empty": b"",
+    "another format": b"[1, 2]",
+    "a cell without source": b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code"}]}',
+}
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -144,6 +153,27 @@ def test_run_again_grades_what_the_code_does(tmp_path):
     best = class_report(tmp_path, rerun=True).best
     assert (best["ben", "02.1"].status, best["ben", "02.1"].name) == ("wrong", "rows of one piece")
     assert path.read_bytes() == before
+
+
+def test_run_again_forgets_old_verdicts_and_puts_back_deleted_checks(tmp_path):
+    """A kernel that was ended by the answer leaves no stored "right"; a deleted check is not answered."""
+    notebook = nbformat.read(EXERCISES / f"{NAME}.ipynb", as_version=4)
+    notebook.cells = [
+        cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") != "check-02-1"
+    ]
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == "answer-02-2":
+            cell.source = "import os\nos._exit(1)"
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == "check-02-2":
+            cell.outputs = [new_output("stream", name="stdout", text=RIGHT_2)]
+    (tmp_path / "ben").mkdir()
+    nbformat.write(notebook, tmp_path / "ben" / f"{NAME}-Copy1.ipynb")
+    report = class_report(tmp_path, rerun=True)
+    assert report.submissions[0].problem == "a cell killed its kernel"
+    assert {number: one.status for (_, number), one in report.best.items() if number in {"02.1", "02.2"}} == {
+        "02.1": "not run",
+        "02.2": "not run",
+    }
 
 
 def test_empty_and_missing_folders_are_said(tmp_path, capsys):

@@ -700,10 +700,15 @@ def before_the_night(answer):
     for file, got, _ in found:
         what = _what("empty", file)
         listed = a_list(got["empty"], what, _kind_of_list(got["empty"]))
-        packed = any(isinstance(one, np.ndarray | list | tuple) for one in listed)
+        packed = [one for one in listed if isinstance(one, np.ndarray | list | tuple)]
         of_where = isinstance(got["empty"], list | tuple) and len(listed) == 1 and isinstance(listed[0], np.ndarray)
         that(not of_where, "a tuple of one array", f"{what}: a list of row numbers", "an array inside of another thing")
-        that(not packed, "wrong shape", f"{what}: a list of row numbers", f"in it: {describe(listed[0])}")
+        that(
+            not packed,
+            "wrong shape",
+            f"{what}: a list of row numbers",
+            f"in it: {', '.join(map(describe, packed[:2]))}",
+        )
         rows = [a_whole_number(row, f"{what}: a row") for row in listed]
         right = sorted(file.empty)
         gaps = [row for row in right if set(range(row, file.rows)) <= set(right)]

@@ -428,8 +428,12 @@ def _by_seed_and_epoch(function: Callable, orders: dict) -> None:
     case = _BLOCKS[0]
     called = f"answer({', '.join(map(str, case))}, seed, epoch)"
     first = orders[case, (0, 0)]
-    np.random.seed(5)  # noqa: NPY002 - other people's dice: they must not matter
-    again = _row_batches(function, case, (0, 0))
+    state = np.random.get_state()  # noqa: NPY002 - other people's dice: they must not matter, and are put back
+    try:
+        np.random.seed(5)  # noqa: NPY002 - as above
+        again = _row_batches(function, case, (0, 0))
+    finally:
+        np.random.set_state(state)  # noqa: NPY002 - as above
     that(again == first, "cannot be repeated", f"{called}: twice the same order", "two orders")
     that(orders[case, (0, 1)] != first, "same order each epoch", f"{called}: another order in epoch 1", "the same")
     that(orders[case, (1, 0)] != first, "seed not used", f"{called}: another order for seed 1", "the same")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from helpers.course.probes import (
     describe,
     is_known_mistake,
     of_shape,
+    peak_bytes,
     run,
     same,
     task,
@@ -664,13 +664,12 @@ def _reads_little(function: Callable, path: Path) -> None:
         file["train_img"] = np.zeros((400, 64, 64, 3), np.uint8)
         file["train_labels"] = np.eye(8, dtype=np.uint8)[np.arange(400) % 8]
         size = file["train_img"].nbytes
-    tracemalloc.start()
-    try:
+
+    def one_batch() -> None:
         made = _made(function, _CALL, path, 4, lambda image, rng: image.copy(), 3)  # noqa: ARG005 - called like Augment
         attempt(lambda: made.batch(0, 0), f"{_CALL}.batch(0, 0)")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+
+    peak = peak_bytes(one_batch)
     that(peak < size / 2, "the whole file in memory", "4 rows in memory, of 400", "more than half of the file's bytes")
 
 

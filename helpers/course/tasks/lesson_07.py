@@ -293,7 +293,7 @@ def what_fits(answer):
 
 def _images(value: object, call: str) -> int:
     """A whole number of images, also as a float, such as 8.0."""
-    number = a_number(value, f"{call}: a whole number")
+    number = a_number(value, call)
     that(math.isfinite(number), "wrong type", f"{call}: a whole number", number)
     that(not 0 < number < 1, "less than one image", f"{call}: 0, or one image and more", describe(number))
     that(number.is_integer(), "a part of an image", f"{call}: a whole number", describe(number))
@@ -609,13 +609,13 @@ _FIRST = {
     "val_loss": [1.8, 1.4, 1.0, 1.2, 1.3],
     "val_accuracy": [0.3, 0.6, 0.5, 0.45, 0.4],
 }
-# Then two runs more, one that gets better for longer than its patience, is never as good as the first one's best, and
-# dips at its end; and one that is better.
+# Then two runs more. One gets better for as long as its patience, dips once, and is never as good as the first one's
+# best: an EarlyStopping with that best as its baseline stops at the dip. The other one is better.
 _SECOND = {
     "loss": [0.9, 0.85, 0.8, 0.75, 0.7, 0.65],
     "accuracy": [0.8] * 6,
     "val_loss": [1.2, 1.15, 1.1, 1.05, 1.0, 0.95],
-    "val_accuracy": [0.35, 0.4, 0.45, 0.5, 0.55, 0.5],
+    "val_accuracy": [0.35, 0.4, 0.45, 0.5, 0.45, 0.55],
 }
 _THIRD = {"loss": [0.6], "accuracy": [0.9], "val_loss": [0.9], "val_accuracy": [0.7]}
 # A run that gets worse after epoch 1, while its losses fall.
@@ -667,8 +667,8 @@ _COUNTS = [400, 100, 25, 75]
         "watch?",
         "stops too early": "It ended sooner than `patience` says. What does it watch, and is the argument passed on?",
         "stops too late": "It ended later than `patience` says. Is the argument passed on?",
-        "stopping looks at older runs": "The second run got better, epoch by epoch, and was ended. Stopping looks at "
-        "this run alone.",
+        "stopping looks at older runs": "The second run got better in each epoch but one, and was ended. Stopping "
+        "looks at this run alone.",
         "log overwritten": "After the second run the first one's lines were gone. See the arguments of the logger.",
         "forgets the best of before": "The second run began by saving a worse model over the best one. Does the new "
         "checkpoint know how good the old one was?",
@@ -697,7 +697,7 @@ def goes_on(answer):
         second = _Run(function, Path(name), more=6, patience=4)
         second.epochs_are(5)
         ended = second.train(_SECOND)
-        rises = "a second run that gets better in epochs 5 to 9: no stop up to epoch 10"
+        rises = "patience 4, a second run that is worse than the epoch before in epoch 9 alone: no stop"
         that(ended == 10, "stopping looks at older runs", rises, f"a stop at {ended}")
         _log_has(Path(name), 11, "log overwritten")
         same(_saved(Path(name), "best"), 1, "forgets the best of before", "the epoch in best.keras after two runs")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import tempfile
-import tracemalloc
 from pathlib import Path
 
 import h5py
@@ -23,6 +22,7 @@ from helpers.course.probes import (
     an_array,
     attempt,
     of_shape,
+    peak_bytes,
     run,
     same,
     task,
@@ -129,14 +129,18 @@ def _facts_of(function, made: BadFile) -> dict:
     "09.2",
     "The rows that hold a picture",
     objective=2,
-    points=2,
+    points=3,
     hints={
         "every row": "The program that made the file was stopped. What does a row hold that nobody has written?",
         "stopped at the first black picture": "One picture in the middle is black, too. Pictures follow after it.",
         "the lens cap": "A black picture with a label teaches nothing. Look at the pixels, not at the labels.",
         "class 0 lost": "The label 0 is a class like the others. Only the pixels say that a row is empty.",
+        "rows twice": "Some rows are in the list twice.",
         "one row off": "Compare the last number of your list with the first empty row: one of them is not the other's.",
         "positions in a batch": "Rows are counted from the start of the file: add the number of the batch's first row.",
+        "a dark picture lost": "One pixel that is not 0 makes a picture, wherever it is, however dark.",
+        "everything in memory": "The real file has 27 GB. Keep the row numbers of 64 images, forget the pixels, go on.",
+        "wrong type": "A mask of True and False becomes row numbers by np.flatnonzero; mind where each batch begins.",
     },
     note="Empty rows are found by their pixels, and a label of 0 is not a sign of one.",
 )
@@ -145,8 +149,13 @@ def usable_rows(answer):
     with tempfile.TemporaryDirectory() as folder:
         variants = ({"seed": 2}, {"seed": 0}, {"seed": 5, "missing": 0}, {"seed": 7, "sorted_rows": False})
         made = [bad_file(folder, per_class=40, **variant) for variant in variants]
+        _darken(made[-1])
         calls = [f'answer(path, "{one.images}")' for one in made]
         found = [run(function, one.path, one.images, call=call) for one, call in zip(made, calls, strict=True)]
+        large = bad_file(folder, 2, per_class=60)
+        peak = peak_bytes(lambda: attempt(lambda: function(large.path, large.images), calls[0]))
+        with h5py.File(large.path, "r") as file:
+            share = peak / file[large.images].nbytes
     lists = [np.array(a_list(rows, call)) for rows, call in zip(found, calls, strict=True)]
     for rows, call in zip(lists, calls, strict=True):
         integers = rows.ndim == 1 and (rows.dtype.kind in "iu" or rows.size == 0)
@@ -159,6 +168,20 @@ def usable_rows(answer):
             expected = f"{call}: {len(one.usable)} rows in the order of the file, the last is {one.usable[-1]}"
             raise Wrong(name or "one row off", expected, got)
     yield
+    some = "64 images at a time, of 360"
+    that(share <= _MEMORY_SHARE, "everything in memory", some, "all of them" if share >= 1 else "far more")
+    yield
+
+
+def _darken(made: BadFile) -> None:
+    """Leave a single pixel of one picture, and take the first line of another: both are pictures still."""
+    with h5py.File(made.path, "r+") as file:
+        data = file[made.images]
+        first, second = made.usable[[3, 5]]
+        image = np.zeros(data.shape[1:], "uint8")
+        image[-1, -1, 2] = 1
+        data[first] = image
+        data[second, 0] = 0
 
 
 def _row_mistake(made: BadFile, rows: np.ndarray) -> str:
@@ -173,7 +196,7 @@ def _row_mistake(made: BadFile, rows: np.ndarray) -> str:
         return "class 0 lost"
     if made.capped in rows:
         return "the lens cap"
-    return ""
+    return "a dark picture lost" if np.array_equal(np.setdiff1d(made.usable, rows), made.usable[[3]]) else ""
 
 
 @task(
@@ -187,6 +210,8 @@ def _row_mistake(made: BadFile, rows: np.ndarray) -> str:
         "numbers taken for one-hot": "Class numbers come as one number an image, (n,). There is no axis to look along.",
         "still floats": "Class numbers are counts: an integer type, such as int64. Losses and class weights want one.",
         "one-hot given": "Asked for is one class number an image: shape (n,).",
+        "rows dropped": "A row of zeros, which nobody has written, keeps its place: the next labels must not move up.",
+        "compared with 1": "0.9999998 stands for 1. Look for the largest number of a row, not for a certain one.",
         "a batch of one": "squeeze() also takes away the axis of the images when there is only one. Look along axis 1.",
     },
     note="Whatever kind of label a file has, you get class numbers that a loss can use.",
@@ -198,7 +223,15 @@ def class_numbers(answer):
     for classes, n in ((5, 40), (6, 7), (4, 1)):
         numbers = rng.integers(1, classes, n)
         numbers[0] = classes - 1
-        cases.append((np.eye(classes, dtype="float32")[numbers], numbers, True))
+        onehot = np.eye(classes, dtype="float32")[numbers]
+        cases.append((onehot, numbers, True))
+        if n > 20:
+            cases.append((onehot * np.float32(0.9999998), numbers, True))
+            cases.append((
+                np.concatenate([onehot[:5], onehot[:2] * 0, onehot[5:]]),
+                np.insert(numbers, 5, [0, 0]),
+                True,
+            ))
         cases.append((numbers - rng.uniform(1e-8, 3e-7, n), numbers, False))
         cases.append((numbers + rng.uniform(-3e-7, 3e-7, n).astype("float32"), numbers, False))
     results = []
@@ -223,9 +256,13 @@ def class_numbers(answer):
         )
         if array.ndim == 0 and not onehot:
             raise Wrong("numbers taken for one-hot", f"{call}: shape {numbers.shape}", "a number without axes")
-        of_shape(array, numbers.shape, call)
+        shorter = onehot and array.ndim == 1 and len(array) < len(numbers)
+        name = ("compared with 1" if not array.size else "rows dropped") if shorter else "wrong shape"
+        of_shape(array, numbers.shape, call, name)
     yield
     for array, numbers, onehot, call in results:
+        if onehot and len(numbers) > 40:  # rows of zeros may be any class
+            array, numbers = np.delete(array, [5, 6]), np.delete(numbers, [5, 6])
         same(array, numbers, "one-hot not read" if onehot else "cut instead of rounded", call)
     yield
 
@@ -246,11 +283,13 @@ def class_numbers(answer):
         "labels left behind": "The pictures moved to new places. Their labels have to move with them.",
         "a split without a class": "Each class needs a part of its pictures in both splits: about four to one.",
         "still sorted by class": "Neighbouring rows still have the same class. Mix them: draw an order with a seed.",
+        "class names lost": "What is class 3? The old file says it in its attribute class_names. Take it along.",
         "chunks cut the images": "One image lies in one chunk, or all of them in one piece. chunks=True cuts them up.",
         "the inspector refuses it": "python -m helpers.inspector FILE says what is wrong with the new file.",
         "everything in memory": "The real file has 27 GB. Read a few dozen rows, write them, forget them, go on.",
     },
-    note="The new file holds every picture once, mixed, in one read each, and was made a few rows at a time.",
+    note="Every picture is there once, mixed, in one read each. (Of a large old file, read each chunk once, in "
+    "its order, and draw before that where its rows go.)",
 )
 def repair(answer):
     function = a_function(answer, "path, images, labels, out")
@@ -272,19 +311,9 @@ def _repaired(function, seed: int, per_class: int) -> _Repaired:
     with tempfile.TemporaryDirectory() as folder:
         made, out = bad_file(folder, seed, per_class=per_class), Path(folder, "repaired.h5")
         call = f'answer(path, "{made.images}", "{made.labels}", out)'
-        peak = _peak_bytes(lambda: function(made.path, made.images, made.labels, out), call)
+        peak = peak_bytes(lambda: attempt(lambda: function(made.path, made.images, made.labels, out), call))
         that(out.exists(), "no file", f"{call} writes out", "there is no such file")
         return _Repaired(made, out, peak)
-
-
-def _peak_bytes(work, call: str) -> int:
-    """The most memory that ``work`` held in arrays and other Python objects, above the start."""
-    tracemalloc.start()
-    try:
-        attempt(work, call)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 class _Repaired:
@@ -355,6 +384,10 @@ class _Repaired:
                 that(chunk == data.shape[1:], "chunks cut the images", f"chunks of whole images, {split}_img", chunk)
                 inflated = (data.chunks or (1,))[0] if data.compression else 1
                 that(inflated <= _FEWER, "chunks cut the images", "few images a packed chunk", f"{inflated} images")
+            names = [str(one.decode() if isinstance(one, bytes) else one) for one in file.attrs.get("class_names", [])]
+        that(
+            names == list(self.made.class_names), "class names lost", "class_names as in the old file", names or "none"
+        )
         faults = ", ".join(fault.code for fault in report.faults)
         that(report.ok, "the inspector refuses it", "inspect_file(out).ok", faults)
 

@@ -106,11 +106,12 @@ check("09.1", answer).points
 # %% [markdown]
 # ## 09.2 · The rows that hold a picture
 #
-# *2 points.* The program was stopped. Rows that it did not reach are in the file, too: HDF5 fills them with zeros. And
+# *3 points.* The program was stopped. Rows that it did not reach are in the file, too: HDF5 fills them with zeros. And
 # once, somebody forgot to take the lens cap off.
 #
 # **Task.** Write a function `answer(path, images)` that gives the numbers of the rows whose picture is not all
-# black, in the order of the file. Read no more than 64 images at a time: the next file may have 27 GB.
+# black, in the order of the file. A picture with a single pixel that is not 0 counts. Read no more than 64 images at a
+# time: the next file may have 27 GB.
 #
 # **Look again at** [lesson 01, section 3](../01_build_the_hdf5_file.ipynb#3.-A-slice-reads-what-it-names).
 
@@ -140,7 +141,8 @@ check("09.2", answer).points
 # numbers went through some arithmetic on their way: where a 2 should be, there may be 1.9999998.
 #
 # **Task.** Write a function `answer(labels)`. It takes either kind as an array, `(n, classes)` or `(n,)`, and returns
-# the class numbers, `(n,)`, of an integer type.
+# the class numbers, `(n,)`, of an integer type. A 1 may be 0.9999998, too. A row of zeros, which nobody has written,
+# may get any number; the others keep their places.
 #
 # **Look again at** [lesson 01, section 2](../01_build_the_hdf5_file.ipynb#2.-Small-numbers).
 
