@@ -25,8 +25,12 @@
 # <!-- facts -->
 
 # %% [markdown]
-# A lesson is made of text and of code cells. Click into a code cell and press **Shift+Enter**: it runs, its output
-# appears below it, and the cursor moves on. Run all cells, from top to bottom. This is the first one:
+# A lesson is made of text and of code cells. Select a code cell, by a click or with the arrow keys, and press
+# **Shift+Enter**: it runs, its output appears below it, and the cursor moves on. Run all cells, from top to bottom.
+#
+# Without a mouse: *Enter* goes into a cell, *Escape* out of it; *Tab* goes to links and folded answers, *Enter* opens
+# them; *Ctrl+Shift+C* finds every command by its name, such as *shut down kernel*. In a narrow window, *Ctrl+B* closes
+# the list of files. (Should JupyterLab ask about news: *No* is fine.) This is the first code cell:
 
 # %% tags=["nbval-ignore-output"]
 from helpers.course.lesson import open_lesson  # prints versions, sets a style
@@ -40,6 +44,9 @@ open_lesson()
 # - **Checkpoint:** a question at the end of a section. If you cannot answer it, read the section again. The answer is
 #   folded away below it.
 # - *Then and now*: what an old name, in books and forums, is called today.
+#
+# Lessons 01 to 08 have exercises, with checks that give hints; the last lines of a lesson lead to them. Work on a copy:
+# `.venv/bin/python -m helpers.course.copy_exercises`, in a terminal, puts them into `notebooks/work/`.
 #
 # Versions, and measured seconds, speeds and memory, will differ on your machine. Everything else comes out as it stands
 # here.

@@ -79,6 +79,11 @@ with h5py.File("data/first.h5", "w") as file:
 show(file_tree("data/first.h5"))
 
 # %% [markdown]
+# A file of somebody else may have groups in groups. `.items()` gives names with what is under them, in a group as in
+# the file, and `isinstance(file["camera_1"], h5py.Group)` tells a group from an `h5py.Dataset`. So a function can go
+# down the whole tree: it calls itself for each group that it meets. `.attrs.items()` gives the attributes.
+
+# %% [markdown]
 # **Checkpoint 1.** In this tree, what would `file["camera_1"]["labels"][3]` give? And `file.attrs["place"]`?
 #
 # <details><summary>Answer</summary>
@@ -350,6 +355,20 @@ print(f"{chosen}: {count:,} chunks, {touched / 1e6:,.0f} MB for one image of 0.2
 # %% [markdown]
 # So: **one whole image per chunk**, always stated. A contiguous dataset reads just as fast, but it cannot grow, and the
 # program that builds a file rarely knows at the start how many pictures will turn out readable.
+
+# %% [markdown]
+# How does a dataset grow? It begins empty, with `None` in `maxshape` where it has no limit, and is resized for each
+# batch. `compression="gzip"` would also pack its chunks:
+#
+# ```python
+# images = file.create_dataset(
+#     "images", (0, 64, 64, 3), "uint8", chunks=(1, 64, 64, 3), maxshape=(None, 64, 64, 3)
+# )
+# for batch in batches:
+#     n = len(images)
+#     images.resize(n + len(batch), axis=0)
+#     images[n:] = batch
+# ```
 
 # %% [markdown]
 # **Checkpoint 4a.** A file has chunks of `(3, 299, 299, 3)`. What does a random image cost, in chunks and in MB? What

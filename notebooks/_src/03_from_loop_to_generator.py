@@ -604,7 +604,10 @@ with fails_with(ValueError):
 #
 # A generator knows only "the next one". The cure for nearly all of the above is to ask by number: **batch 17,
 # please**. Whoever asks, and in whatever order, batch 17 is the same. Keras calls such an object a `PyDataset`: it
-# has a length, and gives batches by index.
+# has a length, and gives batches by index. Keras' own settings, `workers`, `use_multiprocessing` and `max_queue_size`,
+# are arguments of its `__init__`: a class that takes `**settings` hands them on by `super().__init__(**settings)`.
+#
+# > **Then and now.** This is what Keras 2 called `keras.utils.Sequence`. The old name still works, for the same class.
 
 
 # %%

@@ -27,7 +27,8 @@ HOW_TEXT = (
     "**How it works.** Run every cell from the top. Put your code in the place of `None`, run the cell, then run the "
     "check below it. The check says what it expected and what it got, and gives a hint; try as often as you like. All "
     "exercises call their result `answer`, so run the cell of an exercise before its check. A link to a section opens "
-    "the lesson; if it opens at the top, follow the link once more, and it goes to the section."
+    "the lesson; if it opens at the top, follow the link once more, and it goes to the section. Work on a copy, which "
+    "is never overwritten: `python -m helpers.course.copy_exercises` in a terminal, then open `notebooks/work/`."
 )
 
 

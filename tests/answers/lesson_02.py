@@ -289,6 +289,7 @@ WRONG = {
     "02.3": {
         "wrong type": ["g", "k", "e", "b", "l", "d"],
         "not a letter": {**PAIRS, 2: "the epochs"},
+        "a fault left open": {1: PAIRS[1], 2: PAIRS[2], 3: None},
         "an error at the end": {**PAIRS, 1: "j"},
         "epochs lost": {**PAIRS, 2: "a"},
         "trained on validation": {**PAIRS, 3: "h"},

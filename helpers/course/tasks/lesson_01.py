@@ -63,6 +63,7 @@ def _gb(rows: int, image_type: str, label_type: str) -> float:
     objective=2,
     points=2,
     hints={
+        "MemoryError": "No array has to exist: count its numbers, and take bytes from np.dtype(name).itemsize.",
         "bytes, not GB": "The number of bytes is right. How many of them are one GB, as disks are sold?",
         "another unit": "The digits are right. Count the zeros between bytes and GB.",
         "powers of two": "1,024 x 1,024 x 1,024 bytes are a GiB. Here, as in the question, a GB has 10**9 bytes.",

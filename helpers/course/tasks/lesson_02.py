@@ -139,6 +139,7 @@ _LETTERS = set("abcdefghijkl")
     points=3,
     hints={
         "not a letter": "Each of the six faults, 1 to 6, has one letter, a to l, in quotes.",
+        "a fault left open": "A guess costs nothing. Which of the costs is gone when this fault is mended?",
         "an error at the end": "Compute the stop of the last slice. Is it beyond row 70,700, or before it?",
         "epochs lost": "Print both variables in a small copy of the two loops. How often does the inner one start?",
         "trained on validation": "Look at the arguments of `train_on_batch`. Which of the four arrays are among them?",
@@ -153,13 +154,17 @@ _LETTERS = set("abcdefghijkl")
 def faults_and_costs(answer):
     that(isinstance(answer, Mapping), "wrong type", 'a dictionary, such as {1: "a", 2: "b", ...}', describe(answer))
     given = {_fault_number(key): value for key, value in answer.items()}
-    chosen = {fault: str(given.get(fault, "no letter")).strip().lower() for fault in _COSTS}
-    for fault, letter in chosen.items():
-        that(letter in _LETTERS, "not a letter", f"fault {fault}: one letter from a to l", describe(given.get(fault)))
+    left_open = [fault for fault in _COSTS if given.get(fault) in {None, "", ...}]
+    chosen = {fault: str(given.get(fault)).strip().lower() for fault in _COSTS}
+    for fault in (fault for fault in _COSTS if fault not in left_open):
+        one = f"fault {fault}: one letter from a to l"
+        that(chosen[fault] in _LETTERS, "not a letter", one, describe(given[fault]))
     right = sum(chosen[fault] == cost for fault, cost in _COSTS.items())
     for _ in range(min(right // 2, 2)):  # a point for two faults, one for four, one for all
         yield
     asked = f"what fault {{}} costs ({right} of 6 are right)"
+    those = ", ".join(map(str, left_open))
+    that(not left_open, "a fault left open", f"a letter for each fault ({right} of 6 are right)", f"open: {those}")
     for fault, (letter, name) in _MISREAD.items():
         that(chosen[fault] != letter, name, asked.format(fault), f"{chosen[fault]!r}")
     for fault, cost in _COSTS.items():

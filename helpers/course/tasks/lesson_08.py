@@ -316,6 +316,12 @@ def _divisions() -> list[_Division]:
             "order[i::3] cut into batches", [_cut(np.arange(121)[i::3], 10) for i in range(3)], kinds[:121], {"steps"}
         ),
         _Division("a last step of 7, 7 and 6", _ordered(140, 20, [0, 0, 0], three), kinds[:140], {"sizes"}),
+        _Division(
+            "a last step that two of three take, 20 and 10",
+            [_cut(np.arange(60), 20), _cut(np.arange(60, 110), 20), _cut(np.arange(110, 150), 20)],
+            np.arange(150) % 3,
+            {"sizes", "steps"},
+        ),
         _Division("two batch_sizes", [_cut(evens, 15), _cut(odds, 12)], kinds[:120], {"sizes", "steps"}),
         _Division("halves of a file sorted by class", halves, by_class, {"classes"}),
     ]
