@@ -9,16 +9,17 @@ from remote import NOTHING_LEFT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: /proc")
 
+NIGHTLY = pytest.mark.nightly  # the cases between the two ends
 CONSUMERS = [
-    ("quick", {}),
-    ("slow", {"step_s": 0.03, "epochs": 3}),
-    ("keeps every batch", {"keep": True}),
-    ("slow, and keeps every batch", {"keep": True, "step_s": 0.02, "epochs": 3}),
+    pytest.param({}, id="quick"),
+    pytest.param({"step_s": 0.03, "epochs": 3}, id="slow", marks=NIGHTLY),
+    pytest.param({"keep": True}, id="keeps every batch", marks=NIGHTLY),
+    pytest.param({"keep": True, "step_s": 0.02, "epochs": 3}, id="slow, and keeps every batch"),
 ]
 
 
 @pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
-@pytest.mark.parametrize("command", [case[1] for case in CONSUMERS], ids=[case[0] for case in CONSUMERS])
+@pytest.mark.parametrize("command", CONSUMERS)
 def test_no_batch_changes_after_it_was_handed_out(trainer, coded_file, processes, command):
     """Every pixel and label of every batch is compared as it comes, and kept ones again at the end."""
     answer = trainer.run(file=coded_file, processes=processes, **{"epochs": 4, **command}, max_queue_size=3)

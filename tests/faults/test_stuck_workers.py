@@ -11,10 +11,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: si
 STALL_S = 1.5
 
 STUCK = [
-    ("sleep", " in sleeps_in_augment\n"),
-    ("loop", " in loops_in_augment\n"),
-    ("lock", " in waits_for_a_lock\n"),
-    ("SIGSTOP", "\n  (it does not write its stack; the system says it is: stopped)"),
+    pytest.param("sleep", " in sleeps_in_augment\n", id="sleep", marks=pytest.mark.nightly),  # daily for threads
+    pytest.param("loop", " in loops_in_augment\n", id="loop"),
+    pytest.param("lock", " in waits_for_a_lock\n", id="lock", marks=pytest.mark.nightly),  # the same
+    pytest.param("SIGSTOP", "\n  (it does not write its stack; the system says it is: stopped)", id="SIGSTOP"),
 ]
 
 
@@ -26,7 +26,7 @@ def expected_start(where: str, kind: str) -> str:
     )
 
 
-@pytest.mark.parametrize(("fault", "stack"), STUCK, ids=[case[0] for case in STUCK])
+@pytest.mark.parametrize(("fault", "stack"), STUCK)
 def test_a_stuck_process_is_shown_with_its_stack(trainer, coded_file, stamp, fault, stack):
     """The sentence names batch, rows and file, then the process and the function it is in; then training works."""
     where, row = place_of(coded_file, 5)

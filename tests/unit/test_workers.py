@@ -585,7 +585,14 @@ time.sleep(0.3)
 
 
 @BOTH
-@pytest.mark.parametrize(("end", "code"), [("", 0), ("sys.exit(5)", 5), ("1 / 0", 1)])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        pytest.param("", 0, marks=pytest.mark.nightly),
+        ("sys.exit(5)", 5),
+        pytest.param("1 / 0", 1, marks=pytest.mark.nightly),
+    ],
+)
 def test_python_ends_with_a_pool_that_nobody_closed(tmp_path, processes, end, code):
     """Also with a worker that is stuck, thread or process: promptly, and with its own exit code."""
     path = tmp_path / "ends.py"

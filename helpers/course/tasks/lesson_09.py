@@ -148,7 +148,7 @@ def usable_rows(answer):
     function = a_function(answer, "path, images")
     with tempfile.TemporaryDirectory() as folder:
         variants = ({"seed": 2}, {"seed": 0}, {"seed": 5, "missing": 0}, {"seed": 7, "sorted_rows": False})
-        made = [bad_file(folder, per_class=40, **variant) for variant in variants]
+        made = [bad_file(folder, per_class=24, **variant) for variant in variants]
         _darken(made[-1])
         calls = [f'answer(path, "{one.images}")' for one in made]
         found = [run(function, one.path, one.images, call=call) for one, call in zip(made, calls, strict=True)]
