@@ -13,15 +13,18 @@ Answers may be written in any way: Python's and NumPy's numbers, lists, tuples a
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import numbers
+import os
 import re
 import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from unittest import mock
 
 import numpy as np
 
@@ -329,6 +332,40 @@ def peak_bytes(work: Callable[[], object]) -> int:
     finally:
         if not was_tracing:
             tracemalloc.stop()
+
+
+@contextlib.contextmanager
+def listed_backwards() -> Iterator[None]:
+    """The system lists folders in another order, as that of another machine may."""
+    listdir, scandir = os.listdir, os.scandir
+    with (
+        mock.patch("os.listdir", lambda *where: listdir(*where)[::-1]),
+        mock.patch("os.scandir", lambda *where: _Backwards(scandir(*where))),
+    ):
+        yield
+
+
+class _Backwards:
+    """What ``os.scandir`` gives, from the last to the first."""
+
+    def __init__(self, entries):
+        with entries:
+            self._entries = iter(list(entries)[::-1])
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._entries)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self._entries = iter(())
 
 
 # --- words ----------------------------------------------------------------------------------------------------------

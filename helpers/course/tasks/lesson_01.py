@@ -25,6 +25,7 @@ from helpers.course.probes import (
     a_list,
     a_number,
     describe,
+    listed_backwards,
     of_shape,
     run,
     same,
@@ -948,7 +949,7 @@ def _is_drawn(function: Callable, folder: Path, photos: _Photos, splits: dict[st
     drawn = members[0] != members[1] or not all(_is_at_an_end(members[0], kind) for kind in _USABLE)
     that(drawn, "not drawn", "test pictures of each class drawn at random", _some(members[0]["test"]))
     that(members[0] != members[1], "seed not used", "seeds 3 and 4: other pictures in the splits", "the same")
-    with _listed_backwards():
+    with listed_backwards():
         turned, _ = _planned(function, folder, 3, photos)
     that(turned == splits, "order of the listing", "one result, however the folder is listed", "another result")
 
@@ -964,37 +965,3 @@ def _is_at_an_end(members: dict[str, set], kind: str) -> bool:
     names = sorted(name for name in set().union(*members.values()) if _class(name) == kind)
     test = {name for name in members["test"] if _class(name) == kind}
     return test in (set(names[: len(test)]), set(names[-len(test) :]))
-
-
-@contextmanager
-def _listed_backwards() -> Iterator[None]:
-    """The system lists folders in another order, as that of another machine may."""
-    listdir, scandir = os.listdir, os.scandir
-    with (
-        mock.patch("os.listdir", lambda *where: listdir(*where)[::-1]),
-        mock.patch("os.scandir", lambda *where: _Backwards(scandir(*where))),
-    ):
-        yield
-
-
-class _Backwards:
-    """What ``os.scandir`` gives, from the last to the first."""
-
-    def __init__(self, entries):
-        with entries:
-            self._entries = iter(list(entries)[::-1])
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        return next(self._entries)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self):
-        self._entries = iter(())

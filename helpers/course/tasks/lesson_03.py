@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import tempfile
-import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +23,9 @@ from helpers.course.probes import (
     attempt,
     describe,
     is_known_mistake,
+    listed_backwards,
     of_shape,
+    peak_bytes,
     run,
     same,
     task,
@@ -340,7 +340,7 @@ def _order_of_files(function: Callable, folder: Path, rows: list[list[int]]) -> 
     that([one for one, _ in steps] == rows, "cannot be repeated", "seed 3 twice: one order", "two orders")
     that([two for _, two in steps] != rows, "seed not used", "seeds 3 and 4: two orders", "one order")
     that(list(labels) == _NAMES, "changed its input", "labels stay as they are", describe(labels))
-    with _listed_backwards():
+    with listed_backwards():
         turned = _start(function, folder, 3)
         order = [_which(turned, folder) for _ in range(6)]
     that(order == rows, "order of the listing", "one order, however the folder is listed", "another order")
@@ -349,40 +349,6 @@ def _order_of_files(function: Callable, folder: Path, rows: list[list[int]]) -> 
 def _which(source: Iterator, folder: Path) -> list[int]:
     images, _ = _pull(source, 1, folder)[0]
     return [_number(image) for image in np.asarray(images)]
-
-
-@contextmanager
-def _listed_backwards() -> Iterator[None]:
-    """The system lists folders in another order, as that of another machine may."""
-    listdir, scandir = os.listdir, os.scandir
-    with (
-        mock.patch("os.listdir", lambda *where: listdir(*where)[::-1]),
-        mock.patch("os.scandir", lambda *where: _Backwards(scandir(*where))),
-    ):
-        yield
-
-
-class _Backwards:
-    """What ``os.scandir`` gives, from the last to the first."""
-
-    def __init__(self, entries):
-        with entries:
-            self._entries = iter(list(entries)[::-1])
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        return next(self._entries)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self):
-        self._entries = iter(())
 
 
 # --- 03.4 -----------------------------------------------------------------------------------------------------------
@@ -719,26 +685,9 @@ def _reads_little(function: Callable, folder: Path) -> None:
     food = _food(
         np.random.default_rng(1), folder / "large.h5", ("x", "y"), (1500, 32, 32, 3), wanted=1500, batch_size=4
     )
-    with _traced() as peak:
-        _raw_batch(_made(function, food, shuffle=True), 0)
-        taken = peak()
+    taken = peak_bytes(lambda: _raw_batch(_made(function, food, shuffle=True), 0))
     what = "an object and one batch of 4"
     that(taken < food.pixels.nbytes / 2, "whole file in memory", f"{what}: much less than all 1500 images", "as much")
-
-
-@contextmanager
-def _traced() -> Iterator[Callable[[], int]]:
-    """Gives a function: the most bytes that Python and NumPy have asked for since."""
-    mine = not tracemalloc.is_tracing()
-    if mine:
-        tracemalloc.start()
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    try:
-        yield lambda: tracemalloc.get_traced_memory()[1] - before
-    finally:
-        if mine:
-            tracemalloc.stop()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import pickle
 import sys
 import tempfile
 import threading
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +33,7 @@ from helpers.course.probes import (
     attempt,
     describe,
     of_shape,
+    peak_bytes,
     run,
     same,
     task,
@@ -723,18 +723,12 @@ def _kind(fault: Wrong | AnswerRaised) -> str:
 
 def _reads_little(function: Callable, parts: _Parts) -> None:
     """An object and one batch of it take much less memory than all images."""
-    mine = not tracemalloc.is_tracing()
-    if mine:
-        tracemalloc.start()
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    try:
+
+    def one_batch():
         one = _object(function, parts, 4)
         attempt(lambda: one.batch(0, 0), "answer(...).batch(0, 0)")
-        taken = tracemalloc.get_traced_memory()[1] - before
-    finally:
-        if mine:
-            tracemalloc.stop()
+
+    taken = peak_bytes(one_batch)
     what = f"an object and one batch of 4: much less than all {len(parts.pixels)} images"
     that(taken < parts.pixels.nbytes / 2, "whole file in memory", what, "as much")
 
