@@ -16,6 +16,7 @@ import pytest
 from coded import make_coded_file
 from leaks import LeakWatch
 from looker import Looker
+from time_limits import own_time_limit, pytest_configure, pytest_unconfigure  # noqa: F401 - pytest finds them here
 
 
 @pytest.fixture(scope="session", autouse=True)
