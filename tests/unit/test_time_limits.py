@@ -24,7 +24,11 @@ def run(folder: Path, limit: float, sleeps: float) -> subprocess.CompletedProces
     """pytest with a faulthandler limit of 0.5 s for all tests, on one that sleeps in C code."""
     (folder / "conftest.py").write_text("from time_limits import *")
     (folder / "test_sleeps.py").write_text(TESTS.format(limit=limit, sleeps=sleeps))
-    settings = "faulthandler_timeout=0.5", "faulthandler_exit_on_timeout=true", f"pythonpath={Path(__file__).parents[1]}"
+    settings = (
+        "faulthandler_timeout=0.5",
+        "faulthandler_exit_on_timeout=true",
+        f"pythonpath={Path(__file__).parents[1]}",
+    )
     options = [option for setting in settings for option in ("-o", setting)]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(folder)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
