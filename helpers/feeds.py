@@ -176,7 +176,7 @@ class IteratorFeed(Feed):
             try:
                 batch = next(self.source)
                 _check_rows(batch, "generator")
-                batch = self._weighted(batch)
+                batch = _weighted(batch, self._weights)
             except StopIteration:
                 error = GeneratorRanDryError(
                     f"the generator ended after {number} of {self._total} batches ({self.steps} steps an epoch). Let "
@@ -189,27 +189,6 @@ class IteratorFeed(Feed):
                 raise
             _tell(self.listeners, number)
             yield batch
-
-    def _weighted(self, batch):
-        if self._weights is None:
-            return batch
-        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-            got = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
-            raise ValueError(
-                f"class_weight needs batches of (images, labels); this generator yields {got}. "
-                "Multiply the weights into its sample weights."
-            )
-        images, labels = batch
-        numbers = np.asarray(labels)
-        numbers = numbers.argmax(axis=-1) if numbers.ndim > 1 and numbers.shape[-1] > 1 else numbers.reshape(-1)
-        numbers = numbers.astype(np.int64).tolist()
-        missing = sorted(set(numbers) - set(self._weights))
-        if missing:
-            raise ValueError(
-                f"class_weight must hold every class; a batch of this generator has class {missing[0]}, and the "
-                f"weights are for {sorted(self._weights)}."
-            )
-        return images, labels, np.array([self._weights[number] for number in numbers], dtype=np.float32)
 
 
 class SequenceFeed(Feed):
@@ -225,6 +204,9 @@ class SequenceFeed(Feed):
         self.start = initial_epoch * self.steps if initial_epoch else stands_at
         self.moved_from = stands_at if initial_epoch and stands_at not in {0, self.start} else None
         self._initial_epoch = initial_epoch
+        self._done = 0  # steps of the first epoch that an earlier, interrupted call has trained
+        self._cut = False
+        self._weights = None
         self._total = self.steps * (epochs - initial_epoch)
         self._trained = 0
         self._pool = _pool_for(sequence, pool)
@@ -235,11 +217,36 @@ class SequenceFeed(Feed):
         self._lock = threading.RLock()  # taken itself, as in WorkerPool: for an interrupt
         self._news = threading.Condition(self._lock)
 
+    def go_on(self, item: int, steps_done: int) -> None:
+        """Start at an item of the stream, in the middle of the first epoch."""
+        self.start, self._done, self.moved_from = item, steps_done, None
+        self._total -= steps_done
+
+    @property
+    def next_item(self) -> int:
+        """The item of the stream that nobody has trained on yet."""
+        return self.start + self._trained
+
+    @property
+    def steps_done(self) -> int:
+        """Steps of the running epoch, with those that an earlier call has trained."""
+        return self._trained + self._done - (self._epoch - self._initial_epoch) * self.steps
+
     def data(self, classic: bool):
         self._pool.prepare(self.start, self.start + self._total)  # while Keras compiles its step
-        if classic:
+        if classic or self._cut_on_jax:
             return self._all_batches()
         return _tf_dataset(self.batch, self._total, self.source) if _on_tensorflow() else _Endless(self)
+
+    @property
+    def _cut_on_jax(self) -> bool:
+        """Whether Keras gets a generator: a PyDataset whose epoch was cut it refuses (3.15, JAX)."""
+        return self._done > 0 and not _on_tensorflow()
+
+    def class_weight(self, weights: dict[int, float] | None) -> dict[int, float] | None:
+        """Keras applies them, but not to a generator."""
+        self._weights = weights if self._cut_on_jax else None
+        return None if self._cut_on_jax else weights
 
     def check(self, model) -> None:
         preflight.check_labels(model, self.source)
@@ -264,8 +271,11 @@ class SequenceFeed(Feed):
         hooks = {"on_epoch_begin": self._begin_epoch, "on_train_batch_end": self._end_step}
         if _on_tensorflow() and not classic:  # tf_keras would call a hook that is None
             hooks["on_train_batch_begin"] = self._wait_for_batch
-        count = callback(**hooks)
-        return [count, *others, callback(on_train_batch_end=self._raise_overdue)]
+        count, last = callback(**hooks), callback(on_train_batch_end=self._raise_overdue)
+        if self._done:  # the rest of an epoch is trained first
+            count.on_epoch_end = lambda *_, **__: self._end_cut_epoch(count.model)
+            last.on_train_batch_end = lambda step, **_: self._cut_epoch(last.model, step)
+        return [count, *others, last]
 
     def queues(self) -> list[tuple[str, int, int]]:
         return [("the queue of training batches", self._pool.most_held, self.source.source.batch_bytes)]
@@ -330,7 +340,7 @@ class SequenceFeed(Feed):
 
     def _all_batches(self):
         for index in range(self._total):
-            yield self.batch(index)
+            yield _weighted(self.batch(index), self._weights)
 
     def _begin_epoch(self, epoch: int, logs=None) -> None:
         del logs
@@ -343,7 +353,7 @@ class SequenceFeed(Feed):
     def _wait_for_batch(self, step: int, logs=None) -> None:
         """Wait for a batch here, once the pipeline has asked for it: inside TensorFlow an interrupt is not heard."""
         del logs
-        index = (self._epoch - self._initial_epoch) * self.steps + step
+        index = self._index(step)
         with self._lock:
             self._news.wait_for(
                 lambda: self._asked_for < index or self._handed >= index or self.failure is not None,
@@ -352,7 +362,23 @@ class SequenceFeed(Feed):
 
     def _end_step(self, step: int, logs=None) -> None:
         del logs
-        self._trained = (self._epoch - self._initial_epoch) * self.steps + step + 1
+        self._trained = self._index(step) + 1
+
+    def _index(self, step: int) -> int:
+        """Which batch of this call a step of the running epoch is."""
+        epochs = self._epoch - self._initial_epoch
+        return epochs * self.steps - (self._done if epochs else 0) + step
+
+    def _cut_epoch(self, model, step: int) -> None:
+        """End the first epoch of a call that goes on in its middle: Keras knows epochs of one length only."""
+        self._raise_overdue(step)
+        if self.steps_done == self.steps and self._epoch == self._initial_epoch and not model.stop_training:
+            model.stop_training = self._cut = True
+
+    def _end_cut_epoch(self, model) -> None:
+        """The epoch is over, the training is not; a callback after this one may still stop it."""
+        if self._cut:
+            model.stop_training = self._cut = False
 
     def _raise_overdue(self, step: int, logs=None) -> None:
         """A slow model does not come to the broken batch for long: ten batches may be ready before it."""
@@ -595,6 +621,29 @@ def _check_rows(batch, name: str) -> None:
             f"images, labels and sample weights of a batch must be equally many; {name} gave {counts}. Cut all of them "
             "by the same rows."
         )
+
+
+def _weighted(batch, weights: dict[int, float] | None):
+    """(images, labels, sample weights), for a source that Keras 3 takes without class weights only."""
+    if weights is None:
+        return batch
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        got = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
+        raise ValueError(
+            f"class_weight needs batches of (images, labels); this generator yields {got}. "
+            "Multiply the weights into its sample weights."
+        )
+    images, labels = batch
+    numbers = np.asarray(labels)
+    numbers = numbers.argmax(axis=-1) if numbers.ndim > 1 and numbers.shape[-1] > 1 else numbers.reshape(-1)
+    numbers = numbers.astype(np.int64).tolist()
+    missing = sorted(set(numbers) - set(weights))
+    if missing:
+        raise ValueError(
+            f"class_weight must hold every class; a batch of this generator has class {missing[0]}, and the "
+            f"weights are for {sorted(weights)}."
+        )
+    return images, labels, np.array([weights[number] for number in numbers], dtype=np.float32)
 
 
 def _is_to_be_called(source) -> bool:

@@ -25,6 +25,7 @@ import numpy as np
 
 from helpers import preflight
 from helpers.arguments import whole_number
+from helpers.backup import BackupAndResume, BackupError, find_backup
 from helpers.feeds import (
     Feed,
     GeneratorRanDryError,
@@ -38,6 +39,8 @@ from helpers.preflight import QueueMemoryWarning
 from helpers.workers import WorkerDiedError, WorkerStalledError
 
 __all__ = [
+    "BackupAndResume",
+    "BackupError",
     "GeneratorRanDryError",
     "QueueMemoryWarning",
     "StepsWarning",
@@ -77,7 +80,9 @@ def fit_generator(
     steps_per_epoch : batches an epoch. None: one pass over the data. A plain generator has no length and needs it.
     epochs, initial_epoch : number of the last epoch, and of the first one.
     verbose, callbacks, validation_data, validation_steps, validation_freq : as in ``Model.fit``. Validation on an
-        HDF5Sequence keeps the workers of that sequence and reads its batches 0, 1, ... each time.
+        HDF5Sequence keeps the workers of that sequence and reads its batches 0, 1, ... each time. With a
+        :class:`BackupAndResume` among the callbacks, a training that was killed goes on after its last save, whatever
+        ``initial_epoch`` and the position of the sequence say.
     class_weight : {class number: weight} with every class; see :func:`balanced_class_weight`.
     workers, use_multiprocessing, max_queue_size : None is "as the generator says"; a value counts for this call.
         Keras decides how far it reads ahead in a plain generator.
@@ -134,12 +139,22 @@ def fit_generator(
         ),
         "max_queue_size": None if max_queue_size is None else preflight.checked_queue_size(max_queue_size),
     }
+    backup = find_backup(callbacks)
+    place = None if backup is None else backup.find(generator, steps, epochs)
+    if place is not None:
+        initial_epoch = place.epoch
     with (
         training_feed(model, generator, steps, initial_epoch, epochs, pool) as feed,
         validation_feed(validation_data, validation_steps) as validation,
     ):
         feed.check(model)
         validation.check(model)
+        if place is not None:
+            feed.go_on(place.item, place.step)
+            done = f", after {place.step} of {feed.steps} steps" if place.step else ""
+            _say(f"Training goes on in epoch {place.epoch + 1} of {epochs}{done}.", verbose)
+        if backup is not None:
+            callbacks = backup.follow(feed, callbacks)
         preflight.warn_about_queue([*feed.queues(), *validation.queues()])
         feed.validation = validation
         feed.listeners = [callback.batch_ready for callback in callbacks if hasattr(callback, "batch_ready")]

@@ -25,7 +25,7 @@ LAYERS = [
     ["split_checks"],
     ["batches", "inspector", "models", "preflight", "workers"],
     ["sequence", "file_checks"],
-    ["feeds", "doctor"],
+    ["feeds", "doctor", "backup"],
     ["training"],
 ]
 LIGHT = ["layout", "images", "direct", "heap", "reader", "order", "augment", "writer", "part_file", "slots"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import time_limits
 
-TESTS = """
+TESTS = '''
 import ctypes
 import pytest
 from time_limits import *  # a conftest of its own
@@ -16,8 +16,9 @@ def sleep_in_c(seconds):
 
 @pytest.mark.timeout({limit})
 def test_sleeps():
+    """Longer than all others."""
     sleep_in_c({sleeps})
-"""
+'''
 
 
 def run(folder: Path, limit: float, sleeps: float) -> subprocess.CompletedProcess:

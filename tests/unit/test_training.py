@@ -658,6 +658,17 @@ def test_keras_2_and_keras_3_agree_after_20_steps(coded_file, tf_keras):
     assert moved > 1e-2  # the 20 steps did something
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_evaluate_and_predict_are_repeatable_to_the_bit(coded_file, workers):
+    """The same numbers each time, and the same without workers: test rows come in the order of the file."""
+    model = make_model()
+    results = []
+    for count in (workers, workers, 0):
+        with HDF5Sequence(coded_file, "test", batch_size=7, workers=count) as sequence:
+            results.append((model.evaluate(sequence, verbose=0), model.predict(sequence, verbose=0).tobytes()))
+    assert results[0] == results[1] == results[2]
+
+
 @pytest.mark.parametrize(("length", "steps"), [(1, 3), (2, 1), (3, 7), (40, 10)])
 def test_the_original_fit_generator_follows_the_steps_rule(coded_file, tf_keras, length, steps):
     """The same items in the same order, on a tf_keras model."""
