@@ -24,6 +24,7 @@ import numpy as np
 
 from helpers import preflight
 from helpers.arguments import checked_flag
+from helpers.hosts import check_hosts
 from helpers.sequence import HDF5Sequence, KerasPoolWarning
 from helpers.workers import WorkerPool
 
@@ -250,6 +251,7 @@ class SequenceFeed(Feed):
 
     def check(self, model) -> None:
         preflight.check_labels(model, self.source)
+        check_hosts(self.source)
         execution = 1 if is_classic(model) else model.steps_per_execution
         if self.steps % execution:
             raise ValueError(
@@ -472,6 +474,7 @@ class SequenceValidation(Feed):
 
     def check(self, model) -> None:
         preflight.check_labels(model, self.source, "validation_data")
+        check_hosts(self.source, "validation_data")
 
     def queues(self) -> list[tuple[str, int, int]]:
         return [("the queue of validation batches", self._pool.most_held, self.source.source.batch_bytes)]

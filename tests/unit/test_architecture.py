@@ -23,7 +23,7 @@ LAYERS = [
     ["report"],
     ["label_checks", "pixel_checks"],
     ["split_checks"],
-    ["batches", "inspector", "models", "preflight", "workers"],
+    ["batches", "inspector", "models", "preflight", "workers", "hosts"],
     ["sequence", "file_checks"],
     ["feeds", "doctor", "backup"],
     ["training"],
