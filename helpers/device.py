@@ -87,7 +87,8 @@ def fitting_batch_size(model: keras.Model, free_bytes: float, *, largest: int = 
 def precision(policy: str) -> Iterator[None]:
     """Models built under ``with`` compute by this policy, such as "mixed_float16"; later ones as before.
 
-    A built model keeps its policy, also through saving and loading.
+    Load a saved one under it, too. The layers remember their policy, the model does not: without it a loaded model
+    trains on with neither the state of its optimizer nor the loss scaling that half precision needs (Keras 3.15).
     """
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import keras
+import numpy as np
 import pytest
 
 from helpers import device
@@ -103,3 +104,16 @@ def test_precision_ends_with_its_block_even_after_an_error():
     assert keras.config.dtype_policy().name == "float32"
     assert [inside.get_layer(name).compute_dtype for name in ("conv_1", "classes")] == ["float16", "float32"]
     assert small_cnn((16, 16, 3), 5).get_layer("conv_1").compute_dtype == "float32"
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+def test_a_model_loaded_under_its_precision_still_scales_its_loss(tmp_path):
+    """Loaded without it, Keras would leave the scaling away, and small gradients would be lost."""
+    with precision("mixed_float16"):
+        model = small_cnn((16, 16, 3), 5, width=2)
+    model.compile("adam", "categorical_crossentropy")
+    model.fit(np.zeros((4, 16, 16, 3), np.uint8), np.eye(5)[:4], verbose=0)
+    model.save(tmp_path / "model.keras")
+    with precision("mixed_float16"):
+        loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert [type(one.optimizer).__name__ for one in (model, loaded)] == ["LossScaleOptimizer"] * 2
