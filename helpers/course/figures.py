@@ -489,4 +489,4 @@ def _draw_stalls(axes, values: np.ndarray) -> None:
 
 def _waited(values: np.ndarray) -> str:
     waited, whole = values.sum(axis=0)
-    return f"{waited / whole:.0%} of {count_text(len(values), 'step')} waiting"
+    return f"{waited / whole:.0%} of the time waiting, {count_text(len(values), 'step')}"

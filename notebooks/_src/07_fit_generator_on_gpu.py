@@ -259,7 +259,7 @@ speeds = [len(images) / device_s, len(images) / worker_s]
 show(bars(["layers on this device", "Augment in one worker"], speeds, "images/s", log=True))
 
 # %%
-print("on a CPU the layers take at least twice as long:", bool(gpus) or device_s > 2 * worker_s)
+print("on a CPU the layers take longer:", bool(gpus) or device_s > worker_s)
 
 # %% [markdown]
 # On a CPU the layers also take the cores that the model needs: leave augmentation to the workers. On a GPU that waits
@@ -323,23 +323,31 @@ for images_a_batch in (8, 32, 706):
     print(f"{images_a_batch:>3} images: {needed:>7,.0f} MB, fits: {needed <= 1500}")
 
 # %% [markdown]
-# Eight. And each sum is the least it can be: the libraries want their own share on top. A frozen base is far cheaper:
-# no gradient is computed in it, and its outputs can be dropped at once. So the order of things on a small card is:
-# train the last layer with large batches, then the whole network with small ones (**fine-tuning**, section 5).
+# Eight. The sum is an estimate: a library need not keep every output, and wants working memory of its own. A frozen
+# base is far cheaper: no gradient is computed in it, and its outputs can be dropped at once. So the order of things on
+# a small card is: train the last layer with large batches, then the whole network with small ones (**fine-tuning**,
+# section 5).
 #
-# `fitting_batch_size` counts like this for any model, and gives the largest power of two. Two smaller networks, and a
-# large card:
+# `fitting_batch_size` counts like this for any model, and gives the largest power of two. Two other networks have far
+# fewer weights.
+#
+# **Predict:** InceptionV3 has 22 million weights, MobileNetV2 a tenth of that. How many more images does a batch of
+# MobileNetV2 have?
 
 # %%
 from helpers.device import fitting_batch_size
 
-for base in ("InceptionV3", "EfficientNetV2B0", "MobileNetV2"):
-    network = transfer_model((299, 299, 3), 101, base, weights=None)
-    small, large = (fitting_batch_size(network, free) for free in (1.5e9, 80e9))
+networks = {"InceptionV3": inception}
+for base in ("EfficientNetV2B0", "MobileNetV2"):
+    networks[base] = transfer_model((299, 299, 3), 101, base, weights=None)
+for base, network in networks.items():
+    small, large = (fitting_batch_size(network, free) for free in (1.5e9, 80e9))  # the question's card, a large one
     print(f"{base:<16} {network.count_params() / 1e6:>4.1f} million weights; batch of {small} or {large}")
 print("the batch of this run fits:", batch_size <= fitting_batch_size(model, free_bytes))
 
 # %% [markdown]
+# None: what counts is what the layers put out, and small networks put out as much. They compute faster, that is all.
+#
 # And if it was too much after all? The error comes at the first step, and says which tensor (which array on the device)
 # had no room. Here is one on purpose, of four million million bytes:
 

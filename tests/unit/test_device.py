@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import keras
@@ -49,28 +51,28 @@ def by_hand():
     """A model whose memory can be counted on paper."""
     inputs = keras.Input((4, 4, 3), dtype="uint8")  # 48 bytes
     x = keras.layers.Rescaling(1 / 255)(inputs)  # 48 numbers
-    x = keras.layers.Conv2D(2, 1, use_bias=False, name="conv")(x)  # 32 numbers, 6 weights
-    x = keras.layers.Flatten()(x)  # 32 numbers
-    return keras.Model(inputs, keras.layers.Dense(5, use_bias=False)(x))  # 5 numbers, 160 weights
+    x = keras.layers.Conv2D(4, 1, use_bias=False, name="conv")(x)  # 64 numbers, 12 weights
+    x = keras.layers.Flatten()(x)  # 64 numbers
+    return keras.Model(inputs, keras.layers.Dense(5, use_bias=False)(x))  # 5 numbers, 320 weights
 
 
 def test_training_memory_is_what_can_be_counted_on_paper():
     """Four numbers a weight, and each output from the input of the first trained layer on."""
-    assert training_memory(by_hand()) == device.TrainingMemory(4 * 4 * 166, 4 * (48 + 32 + 32 + 5))
+    assert training_memory(by_hand()) == device.TrainingMemory(4 * 4 * 332, 4 * (48 + 64 + 64 + 5))
 
 
 def test_a_frozen_base_costs_its_weights_and_the_widest_passage():
-    """Its outputs are dropped as soon as the next layer has read them."""
+    """Its outputs are dropped as soon as the next layers have read them."""
     model = by_hand()
     model.get_layer("conv").trainable = False
-    assert training_memory(model) == device.TrainingMemory(4 * (4 * 160 + 6), 4 * (48 + 32))
+    assert training_memory(model) == device.TrainingMemory(4 * (4 * 320 + 12), 2 * 4 * (64 + 64))
 
 
 def test_half_precision_halves_outputs_and_no_weights():
     """Weights, gradients and Adam's means stay float32."""
     with precision("mixed_float16"):
         half = by_hand()
-    assert training_memory(half) == device.TrainingMemory(4 * 4 * 166, 2 * (48 + 32 + 32 + 5))
+    assert training_memory(half) == device.TrainingMemory(4 * 4 * 332, 2 * (48 + 64 + 64 + 5))
 
 
 def test_the_question_s_card_and_a_large_one():
@@ -117,3 +119,35 @@ def test_a_model_loaded_under_its_precision_still_scales_its_loss(tmp_path):
     with precision("mixed_float16"):
         loaded = keras.models.load_model(tmp_path / "model.keras")
     assert [type(one.optimizer).__name__ for one in (model, loaded)] == ["LossScaleOptimizer"] * 2
+
+
+STEP = """
+import sys, keras, numpy as np
+from helpers.device import training_memory
+from helpers.models import transfer_model
+side, few, many, frozen = map(int, sys.argv[2:])
+model = transfer_model((side, side, 3), 101, sys.argv[1])
+model.layers[2].trainable = not frozen
+model.compile("adam", "categorical_crossentropy")
+def peak(batch):
+    images, labels = np.zeros((batch, side, side, 3), np.uint8), np.eye(101, dtype=np.float32)[[0] * batch]
+    for _ in range(2):
+        model.train_on_batch(images, labels)
+    return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+low = peak(few)
+print((peak(many) - low) / (many - few) / training_memory(model).per_image)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
+@pytest.mark.parametrize(
+    ("base", "side", "few", "many", "frozen"),
+    [("MobileNetV2", 160, 24, 64, 0), ("InceptionV3", 299, 4, 12, 0), ("MobileNetV2", 160, 48, 128, 1)],
+    ids=["small", "the question's", "frozen"],
+)
+def test_memory_of_a_step_is_about_what_was_counted(base, side, few, many, frozen):
+    """Between two batch sizes a process grows by half to all of what training_memory says for the difference."""
+    command = [sys.executable, "-c", STEP, base, *map(str, (side, few, many, frozen))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
+    assert 0.5 < float(done.stdout.split()[-1]) < 1.1

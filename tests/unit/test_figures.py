@@ -308,7 +308,7 @@ def test_stall_shares_are_areas_over_the_seconds_of_training():
     assert [axes.get_ylim() for axes in figure.axes] == [(0, 100), (0, 100)]
     assert figure.alt == (
         "Share of the time that training waited for data, over its steps. "
-        "fast: 20% of 2 steps waiting; slow: 75% of 1 step waiting."
+        "fast: 20% of the time waiting, 2 steps; slow: 75% of the time waiting, 1 step."
     )
 
 
