@@ -328,7 +328,21 @@ for images_a_batch in (8, 32, 706):
 # a small card is: train the last layer with large batches, then the whole network with small ones (**fine-tuning**,
 # section 5).
 #
-# `fitting_batch_size` counts like this for any model, and gives the largest power of two. Two other networks have far
+# And if it was too much after all? The error comes at the first step, and says which tensor (which array on the device)
+# had no room. Here is one on purpose, of 40 million GB:
+
+# %% tags=["nbval-ignore-output"]
+from helpers.course.lesson import fails_with  # prints the error that the lines under it are meant to raise
+
+with fails_with(Exception):
+    keras.ops.ones((100_000_000, 100_000_000))
+
+# %% [markdown]
+# Such an error names `RESOURCE_EXHAUSTED` or `ResourceExhaustedError`. The cure: restart the kernel, for the backend
+# keeps what it has taken; halve `batch_size`, and the learning rate with it; run again. All other cells stay as they
+# are.
+#
+# `fitting_batch_size` counts as we did, for any model, and gives the largest power of two. Two other networks have far
 # fewer weights.
 #
 # **Predict:** InceptionV3 has 22 million weights, MobileNetV2 a tenth of that. How many more images does a batch of
@@ -346,20 +360,8 @@ for base, network in networks.items():
 print("the batch of this run fits:", batch_size <= fitting_batch_size(model, free_bytes))
 
 # %% [markdown]
-# None: what counts is what the layers put out, and small networks put out as much. They compute faster, that is all.
-#
-# And if it was too much after all? The error comes at the first step, and says which tensor (which array on the device)
-# had no room. Here is one on purpose, of four million million bytes:
-
-# %%
-from helpers.course.lesson import fails_with  # prints the error that the lines under it are meant to raise
-
-with fails_with(Exception):
-    keras.ops.ones((1_000_000, 1_000_000))
-
-# %% [markdown]
-# On a GPU it is the same error. The cure: restart the kernel, for the backend keeps what it has taken; halve
-# `batch_size`, and the learning rate with it; run again. All other cells stay as they are.
+# None, and on the large card even fewer: what counts is what the layers put out, and the small networks put out as
+# much.
 
 # %% [markdown]
 # **Checkpoint 3.** Half precision (section 8) halves what the layers put out, and leaves the weights as they are. How
