@@ -476,7 +476,8 @@ from helpers.models import unfreeze
 
 unfreeze(model)
 train_phase(1)
-model.load_weights(folder / "best.keras")
+best = keras.models.load_model(folder / "best.keras", compile=False)
+model.set_weights(best.get_weights())
 
 # %% [markdown]
 # `loss` and `accuracy` are means over the epoch, on changed images, while the model was still learning. `val_loss` and
