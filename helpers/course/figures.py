@@ -52,6 +52,7 @@ __all__ = [
     "order_strip",
     "png_bytes",
     "show",
+    "stall_shares",
     "timeline",
     "timelines",
     "use_style",
@@ -438,3 +439,54 @@ def _busy(name, spans, unit) -> str:
     for start, end, kind in spans:
         sums[kind] = sums.get(kind, 0.0) + end - start
     return f"{name}: " + ", ".join(f"{kind} {number(total)} {unit}" for kind, total in sums.items())
+
+
+_STALL_BARS = 80  # a run; more are narrower than a learner can see
+
+
+@styled
+def stall_shares(runs: Mapping[str, Sequence], *, title: str = "") -> Figure:
+    """Show when steps waited for data: name of a run -> (steps, 2) seconds waited and in all, as ``StallMeter.timed``.
+
+    Over the seconds of training; height is the share of the time, so the orange area is the time lost. Long runs are
+    drawn in at most 80 groups of steps. Raises ValueError for a run without steps, or one that waits longer than its
+    steps last.
+    """
+    timed = {str(name): np.asarray(values, float).reshape(-1, 2) for name, values in runs.items()}
+    for name, values in timed.items():
+        if not len(values) or (values[:, 0] > values[:, 1]).any() or (values[:, 0] < 0).any():
+            raise ValueError(
+                f"stall_shares needs (seconds waited, seconds in all) of each step, 0 <= waited <= all; got "
+                f"{values[:3].tolist()} for {name!r}. Pass StallMeter.timed after a training."
+            )
+    texts = [f"{name}: {_waited(values)}" for name, values in timed.items()]
+    figure = new_figure(
+        0.9 + 1.45 * len(timed) + (0.3 if title else 0),
+        f"{lead(title)}Share of the time that training waited for data, over its steps. {'; '.join(texts)}.",
+    )
+    if title:
+        figure.suptitle(title, x=0.01, ha="left")
+    for axes, values, text in zip(
+        figure.subplots(len(timed), 1, squeeze=False).ravel(), timed.values(), texts, strict=True
+    ):
+        _draw_stalls(axes, values)
+        axes.set_title(text, fontsize=FONT_PT, fontweight="normal")
+    axes.set_xlabel("seconds of training")
+    handles = [Patch(color=LANE_COLORS[kind], label=kind) for kind in ("train", "wait")]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    return figure
+
+
+def _draw_stalls(axes, values: np.ndarray) -> None:
+    groups = np.array_split(values, min(len(values), _STALL_BARS))
+    waited, whole = np.array([group.sum(axis=0) for group in groups]).T
+    edges = np.concatenate([[0], np.cumsum(whole)])
+    axes.stairs(np.full(len(groups), 100), edges, fill=True, color=LANE_COLORS["train"])
+    axes.stairs(100 * waited / whole, edges, fill=True, color=LANE_COLORS["wait"])
+    axes.set(xlim=(0, edges[-1]), ylim=(0, 100), ylabel="% of the time")
+    axes.grid(visible=False)
+
+
+def _waited(values: np.ndarray) -> str:
+    waited, whole = values.sum(axis=0)
+    return f"{waited / whole:.0%} of the time waiting, {count_text(len(values), 'step')}"

@@ -16,15 +16,19 @@ class StallMeter(keras.callbacks.Callback):
     inside the compiled step, after ``on_train_batch_begin`` (3.15). So ``fit_generator`` says when a batch is ready,
     for an HDF5Sequence and for a plain generator. Keras' own copy of a batch counts as work, not as waiting.
 
+    Parameters
+    ----------
+    keep : False starts afresh with each training; True adds to what was there, for the phases of one run.
+
     Attributes
     ----------
     waits_s, steps_s : seconds waited and seconds in all, one number a step, over all epochs.
-
-    It starts afresh with each training.
     """
 
-    def __init__(self):
+    def __init__(self, *, keep: bool = False):
         super().__init__()
+        self.keep = keep
+        self._forget()
         self._begin()
 
     @property
@@ -44,11 +48,19 @@ class StallMeter(keras.callbacks.Callback):
         return np.divide(self.waits_s, self.steps_s) if self.steps_s else np.zeros(0)
 
     @property
+    def timed(self) -> np.ndarray:
+        """(steps, 2) seconds waited and seconds in all, without the first step of each training.
+
+        That one also compiles the model and starts the workers.
+        """
+        both = np.column_stack([self.waits_s, self.steps_s]) if self.shares.size else np.zeros((0, 2))
+        return np.delete(both, [first for first in self._firsts if first < len(both)], axis=0)
+
+    @property
     def share(self) -> float:
-        """Share of all steps but the first, which also compiles the model and starts the workers; nan if alone."""
-        if len(self.shares) < 2:
-            return float("nan")
-        return float(sum(self.waits_s[1:]) / sum(self.steps_s[1:]))
+        """Share of the time that was waiting, of all steps in :attr:`timed`; nan if there is none."""
+        waited, whole = self.timed.sum(axis=0)
+        return float(waited / whole) if whole else float("nan")
 
     def batch_ready(self, number: int) -> None:
         """Called by fit_generator, from any thread, with the number of the batch in this training."""
@@ -58,7 +70,10 @@ class StallMeter(keras.callbacks.Callback):
     def on_train_begin(self, logs=None) -> None:
         del logs
         ready = self._ready  # the first batches may be ready before
+        if not self.keep:
+            self._forget()
         self._begin()
+        self._firsts.append(len(self.steps_s))
         self._ready, self._heard = ready, bool(ready)
 
     def on_epoch_begin(self, epoch, logs=None) -> None:
@@ -84,9 +99,12 @@ class StallMeter(keras.callbacks.Callback):
     def __repr__(self) -> str:
         return f"StallMeter: {len(self.steps_s)} steps, {100 * self.share:.0f} % of the time waiting for data"
 
-    def _begin(self) -> None:
+    def _forget(self) -> None:
         self.waits_s: list[float] = []
         self.steps_s: list[float] = []
+        self._firsts: list[int] = []
+
+    def _begin(self) -> None:
         self._ready: dict[int, float] = {}
         self._heard = False
         self._next = self._first_of_epoch = 0

@@ -14,7 +14,7 @@ PACKAGE = Path(helpers.__file__).parent
 # Lowest first. A module imports from lines above its own only.
 LAYERS = [
     ["arguments", "images", "machine", "outside", "words", "first_look"],
-    ["check", "layout"],
+    ["check", "device", "judging", "layout"],
     ["places", "slots", "part_file", "contact_sheet", "label_scan", "pairs", "tree", "folder_checks"],
     ["direct", "report_html"],
     ["heap"],

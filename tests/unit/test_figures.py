@@ -48,6 +48,7 @@ def drawn(file):
         "confusion_matrix": figures.confusion_matrix(matrix, ["a", "b"]),
         "timeline": figures.timeline({"worker 1": [(0, 1, "read"), (1, 3, "augment")], "step": [(0, 3, "wait")]}),
         "timelines": figures.timelines({"alone": {"a": [(0, 1, "read")]}, "two": {"worker 1": [(5, 7, "train")]}}),
+        "stall_shares": figures.stall_shares({"this training": [[0, 1], [0.5, 1]], "slow": [[0.9, 1]]}, title="Feeds"),
         "chunks_and_reads": figures.chunks_and_reads((100, 64, 64, 3), (8, 16, 16, 1), row=13),
         "fork_and_handles": figures.fork_and_handles(),
         "batch_life": figures.batch_life(),
@@ -297,6 +298,30 @@ def test_timelines_share_a_clock_that_starts_with_each_run():
     )
 
 
+def test_stall_shares_are_areas_over_the_seconds_of_training():
+    """Each step is as wide as its seconds, and orange up to the share that it waited."""
+    figure = figures.stall_shares({"fast": [[0, 1], [1, 4]], "slow": [[3, 4]]})
+    all_work, waiting = figure.axes[0].patches
+    assert waiting.get_data().edges.tolist() == [0, 1, 5]
+    assert waiting.get_data().values.tolist() == [0, 25]
+    assert all_work.get_data().values.tolist() == [100, 100]
+    assert [axes.get_ylim() for axes in figure.axes] == [(0, 100), (0, 100)]
+    assert figure.alt == (
+        "Share of the time that training waited for data, over its steps. "
+        "fast: 20% of the time waiting, 2 steps; slow: 75% of the time waiting, 1 step."
+    )
+
+
+def test_a_long_run_is_drawn_in_groups_and_loses_no_second():
+    """1,000 steps become 80 bars; the orange area is still the time that was waited."""
+    timed = np.column_stack([np.linspace(0, 0.5, 1000), np.full(1000, 1.0)])
+    _, waiting = figures.stall_shares({"run": timed}).axes[0].patches
+    values, edges, _ = waiting.get_data()
+    assert len(values) == 80
+    assert edges[-1] == 1000
+    np.testing.assert_allclose((values / 100 * np.diff(edges)).sum(), timed[:, 0].sum())
+
+
 def test_batch_life_in_detail_names_slot_and_pipe():
     """The detailed drawing has a slot where the map has a queue, and says what goes through the pipe."""
     plain, detailed = (
@@ -407,6 +432,20 @@ REFUSED = [
         ({"a": {}},),
         {},
         "timelines needs at least one run, and each run a lane; got {'a': {}}.",
+    ),
+    (
+        figures.stall_shares,
+        ({"run": []},),
+        {},
+        "stall_shares needs (seconds waited, seconds in all) of each step, 0 <= waited <= all; got [] for 'run'. Pass "
+        "StallMeter.timed after a training.",
+    ),
+    (
+        figures.stall_shares,
+        ({"run": [[2, 1]]},),
+        {},
+        "stall_shares needs (seconds waited, seconds in all) of each step, 0 <= waited <= all; got [[2.0, 1.0]] for "
+        "'run'. Pass StallMeter.timed after a training.",
     ),
     (figures.chunks_touched, ((5, 2, 2, 3), None, 5), {}, "row must be 0 to 4; got 5."),
 ]

@@ -176,6 +176,18 @@ def test_stall_meter_starts_afresh_with_each_training(coded_file):
     assert meter.share < 1
 
 
+def test_stall_meter_with_keep_adds_up_the_phases_of_a_run(coded_file):
+    """The first step of each training, which compiles, counts in no share."""
+    meter = StallMeter(keep=True)
+    with HDF5Sequence(coded_file, batch_size=8) as sequence:
+        for steps in (3, 4):
+            fit_generator(make_model(), sequence, steps, verbose=0, callbacks=[meter])
+    assert meter.shares.shape == (7,)
+    expected = [[wait, step] for wait, step in zip(meter.waits_s, meter.steps_s, strict=True)]
+    np.testing.assert_array_equal(meter.timed, expected[1:3] + expected[4:])
+    assert meter.share == pytest.approx(meter.timed[:, 0].sum() / meter.timed[:, 1].sum())
+
+
 def test_stall_meter_that_nobody_told_anything_says_so(coded_file):
     """Under plain Model.fit it cannot know, and does not answer 0 %."""
     meter = StallMeter()
@@ -189,3 +201,4 @@ def test_an_unused_stall_meter_has_no_share():
     """Nothing trained, nothing claimed."""
     assert np.isnan(StallMeter().share)
     assert StallMeter().shares.shape == (0,)
+    assert StallMeter().timed.shape == (0, 2)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import urllib.error
+
 import h5py
 import keras
 import numpy as np
 import pytest
 
+from helpers.device import precision
 from helpers.layout import IncompleteFileError, LayoutError
-from helpers.models import BASES, WeightsError, normalization, small_cnn, transfer_model
+from helpers.models import BASES, WeightsError, normalization, small_cnn, transfer_model, transfer_or_scratch, unfreeze
 
 # Keras 3.15 converts TensorFlow variables by np.array(), for which NumPy 2 asks for a new signature.
 saves_models = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
@@ -149,6 +152,168 @@ def test_no_network_is_said_with_the_way_out(monkeypatch):
         "the ImageNet weights of MobileNetV2 could not be downloaded; is there a network? Pass weights=None to train "
         "from scratch, or the path of a weights file copied from another machine (~/.keras/models)."
     )
+
+
+@pytest.fixture
+def blocked(monkeypatch, tmp_path):
+    """A machine without a network and without weights of earlier downloads; the list of what was asked for."""
+    asked = []
+
+    def refuse(url, *args):
+        asked.append(url)
+        raise urllib.error.URLError("Name or service not known")
+
+    monkeypatch.setattr("keras.src.utils.file_utils.urlretrieve", refuse)
+    monkeypatch.setattr("keras.src.backend.config.keras_home", lambda: str(tmp_path))
+    return asked
+
+
+def test_without_network_training_from_scratch_is_said_in_one_line(blocked, capsys):
+    """Keras tries its download, and what follows is never silent; the whole model is trained then."""
+    model = transfer_or_scratch((33, 32, 3), 4, "MobileNetV2", train_base=False)
+    assert [url.rsplit("/", 1)[1][:12] for url in blocked] == ["mobilenet_v2"]
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "MobileNetV2 starts FROM SCRATCH: its ImageNet weights are not on this machine and could not be downloaded. "
+        "All of it is trained. To change this, copy their file from another machine and pass its path as weights."
+    )
+    assert len(model.trainable_weights) > 100
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError("timed out"),
+        ConnectionResetError(104, "reset"),
+        ValueError("Incomplete or corrupted file detected."),
+    ],
+    ids=["silent server", "line lost", "half a file"],
+)
+def test_every_failed_download_is_one(error, monkeypatch):
+    """A server that falls silent, a lost line and half a file count as no network."""
+
+    def fail(**options):
+        raise error
+
+    monkeypatch.setattr(keras.applications, "MobileNetV2", fail)
+    with pytest.raises(WeightsError, match="the ImageNet weights of MobileNetV2 could not be downloaded"):
+        transfer_model((32, 32, 3), 4, "MobileNetV2", weights="imagenet")
+
+
+def test_another_error_of_keras_is_not_taken_for_a_missing_network(monkeypatch):
+    """A fault in an argument is no reason to train from scratch."""
+
+    def fail(**options):
+        raise ValueError("something else")
+
+    monkeypatch.setattr(keras.applications, "MobileNetV2", fail)
+    with pytest.raises(ValueError, match="^something else$"):
+        transfer_or_scratch((32, 32, 3), 4, "MobileNetV2")
+
+
+def test_a_mistyped_path_is_an_error_and_no_training_from_scratch(tmp_path, capsys):
+    """Only a download may fail; a path that was given must be there."""
+    with pytest.raises(WeightsError, match="nowhere.h5 does not exist"):
+        transfer_or_scratch((32, 32, 3), 4, "MobileNetV2", weights=tmp_path / "nowhere.h5")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.fixture
+def tiny_base(monkeypatch):
+    """MobileNetV2 made of one convolution and one batch normalization, to train in a second."""
+
+    def build(weights, include_top, input_shape):
+        inputs = keras.Input(input_shape)
+        x = keras.layers.Conv2D(4, 3, strides=4)(inputs)
+        return keras.Model(inputs, keras.layers.BatchNormalization(momentum=0.5)(x), name="tiny")
+
+    monkeypatch.setattr(keras.applications, "MobileNetV2", build)
+    return build
+
+
+@saves_models
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_head_first_then_the_base_with_its_statistics_fixed(tiny_base, policy, tmp_path, capsys):
+    """The first phase trains the last layer alone, the second the base too, but for its batch normalization."""
+    tiny_base(None, False, (32, 32, 3)).save_weights(tmp_path / "tiny.weights.h5")
+    with precision(policy):
+        model = transfer_or_scratch((32, 32, 3), 4, "MobileNetV2", weights=tmp_path / "tiny.weights.h5")
+    assert capsys.readouterr().out == (
+        f"MobileNetV2 starts from the weights in {tmp_path / 'tiny.weights.h5'}; "
+        "at first only the new last layer is trained.\n"
+    )
+    rng = np.random.default_rng(0)
+    images, labels = (
+        rng.integers(0, 256, (32, 32, 32, 3), np.uint8),
+        np.eye(4, dtype=np.float32)[rng.integers(0, 4, 32)],
+    )
+
+    def phase(rate):
+        before = [weight.numpy() for weight in model.weights]
+        model.compile(keras.optimizers.Adam(rate), "categorical_crossentropy")
+        model.fit(images, labels, batch_size=8, epochs=1, verbose=0)
+        changed = zip(model.weights, before, strict=True)
+        return sorted(one.path for one, old in changed if not np.array_equal(one.numpy(), old))
+
+    assert phase(1e-2) == ["classes/bias", "classes/kernel"]
+    model.save(tmp_path / "head.keras")
+    head = model.get_weights()
+    unfreeze(model)
+    assert [path.split("/")[-1] for path in phase(1e-3)] == ["bias", "kernel", "bias", "kernel"]
+    model.save(tmp_path / "model.keras")
+    with precision(policy):
+        loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert len(loaded.trainable_weights) == 4
+    assert [len(one.optimizer.variables) for one in (loaded, model)] == [len(model.optimizer.variables)] * 2
+    np.testing.assert_array_equal(loaded(images), model(images))
+    # Where the first phase was the better one. load_weights would ask for the optimizer of that phase, too.
+    model.set_weights(keras.models.load_model(tmp_path / "head.keras", compile=False).get_weights())
+    for now, then in zip(model.get_weights(), head, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+@saves_models
+def test_a_frozen_base_can_be_unfrozen_after_loading(tiny_base, tmp_path):
+    """Freezing outlasts saving, and model.trainable = True would not end it: with TensorFlow it changes nothing."""
+    tiny_base(None, False, (32, 32, 3)).save_weights(tmp_path / "tiny.weights.h5")
+    transfer_model((32, 32, 3), 4, "MobileNetV2", weights=tmp_path / "tiny.weights.h5").save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert len(loaded.trainable_weights) == 2
+    unfreeze(loaded)
+    assert len(loaded.trainable_weights) == 4
+
+
+def test_a_network_from_scratch_stays_as_trainable_as_it_was():
+    """unfreeze keeps what learns already, batch normalization included."""
+    model = small_cnn((16, 16, 3), 5)
+    before = len(model.trainable_weights)
+    unfreeze(model)
+    assert len(model.trainable_weights) == before == 14
+
+
+def test_augmentation_on_the_device_changes_training_images_alone(images):
+    """It sees values from 0 to 255 before they are scaled, and nothing of it happens when the model is asked."""
+    seen = []
+
+    class Watch(keras.layers.Layer):
+        def call(self, images, training=False):
+            seen.append(images)
+            return 255 - images if training else images
+
+    augmentation = keras.Sequential([keras.layers.RandomFlip("horizontal", seed=1), Watch()])
+    model = small_cnn((16, 16, 3), 5, augmentation=augmentation)
+    prepare = model.layers[1]
+    scaled = keras.ops.convert_to_numpy(prepare(images, training=False))
+    np.testing.assert_allclose(scaled, images / 127.5 - 1, atol=1e-6)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(seen[-1]), images)
+    changed = keras.ops.convert_to_numpy(prepare(images, training=True))
+    np.testing.assert_allclose(np.sort(changed.ravel()), np.sort(-scaled.ravel()), atol=1e-6)
+
+
+def test_the_base_keeps_its_place_behind_augmentation(tiny_base):
+    """layers[2], with augmentation as without."""
+    flip = keras.layers.RandomFlip("horizontal", seed=1)
+    assert transfer_model((32, 32, 3), 4, "MobileNetV2", augmentation=flip).layers[2].name == "tiny"
+    assert transfer_model((32, 32, 3), 4, "MobileNetV2").layers[2].name == "tiny"
 
 
 BAD_MODELS = {
