@@ -25,13 +25,21 @@ def install_line() -> str:
     return f'pip install -e ".[{_EXTRAS[backend]}]"'
 
 
+def gpu_devices() -> list[str]:
+    """The GPUs that Keras sees, such as ``["gpu:0"]``; JAX raises where TensorFlow has an empty list (Keras 3.15)."""
+    try:
+        return keras.distribution.list_devices("gpu")
+    except RuntimeError:
+        return []
+
+
 def free_device_bytes() -> int:
     """Bytes that are free on the first GPU that Keras sees, or in this machine's memory where it sees none.
 
     Ask before the first model is built: TensorFlow and JAX take most of a GPU's memory for themselves when they first
     use it, and what they took no longer counts as free.
     """
-    if not keras.distribution.list_devices("gpu"):
+    if not gpu_devices():
         return free_memory().free
     told = [gpu.free for gpu in gpus() if gpu.free is not None]
     if not told:

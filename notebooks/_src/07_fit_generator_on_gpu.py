@@ -112,11 +112,11 @@ print(what_is_missing(SETTINGS["full"], Path("data/nowhere.h5"), gpus=["gpu:0"])
 # memory the device has free, before anything uses it.
 
 # %%
-import keras  # knows which devices there are
+import keras
 
-from helpers.device import free_device_bytes  # of the GPU, or of this machine
+from helpers.device import free_device_bytes, gpu_devices  # of the GPU, or of this machine; which GPUs Keras sees
 
-gpus = keras.distribution.list_devices("gpu")
+gpus = gpu_devices()
 if problem := what_is_missing(settings, path, gpus):
     raise RuntimeError(problem)
 free_bytes = free_device_bytes()
@@ -693,8 +693,39 @@ print("same batch:", np.array_equal(old_images, new_images))
 # order, same augmentation: they depend on seed, epoch and row alone (lesson 05). Of the data, nothing has to be
 # saved. `initial_epoch` tells `fit_generator` where to go on.
 #
-# One thing to know: the best epoch need not be the last one. To go on exactly where a run was cut off, let a second
-# `ModelCheckpoint(folder / "last.keras")` save every epoch.
+# One thing to know: the best epoch need not be the last one, and a power cut does not wait for the end of an epoch. For
+# that there is one more callback, `BackupAndResume` of `helpers.training`. It saves the model, the optimizer, all that
+# draws random numbers and the place in the data, every so many steps. Start the killed program again, and it goes on at
+# the next batch. Let us pull the plug on a tiny model, in its second epoch of 8 steps:
+
+# %%
+from helpers.training import BackupAndResume
+
+
+class PullThePlug(keras.callbacks.Callback):
+    def on_train_batch_end(self, step, **_):
+        if step == 4 and self.model.optimizer.iterations > 8:  # the fifth step of the second epoch
+            raise RuntimeError("no power")
+
+
+def train_with_a_backup(*more):
+    data = HDF5Sequence(path, "train", batch_size, seed=seed, augment=in_workers)
+    small = small_cnn(shape, classes, width=2, seed=seed)
+    small.compile("adam", "categorical_crossentropy")
+    backup = [BackupAndResume(folder / "backup", save_freq=4), *more]
+    fit_generator(small, data, steps_per_epoch=8, epochs=3, callbacks=backup, verbose=0)
+    return small.get_weights()
+
+
+undisturbed = train_with_a_backup()
+with fails_with(RuntimeError):
+    train_with_a_backup(PullThePlug())
+resumed = train_with_a_backup()  # a new model, a new sequence, the old backup
+print("as if nothing had happened:", all(map(np.array_equal, resumed, undisturbed)))
+
+# %% [markdown]
+# The fifth step was lost: the last save was after the fourth. So it was trained again, and in the end the same numbers
+# came out, to the last bit. (On a GPU, sums are added in varying order, and last digits differ.)
 #
 # The loaded model brings its compile along: loss, metrics, learning rate, and the state of Adam.
 

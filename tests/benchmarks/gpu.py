@@ -41,6 +41,7 @@ from gpu_figures import BACKENDS, Run, figures, line, new_readme
 
 from helpers import HDF5Sequence, HDF5Writer, fit_generator
 from helpers.course.meters import StallMeter
+from helpers.device import gpu_devices, install_line, precision
 from helpers.models import BASES, small_cnn, transfer_model
 
 HERE = Path(__file__).parent
@@ -106,12 +107,8 @@ def main(arguments: list[str] | None = None) -> int:
 def measure(path: Path, options: argparse.Namespace, gpus: list[str]) -> dict:
     """All rounds; what is stored as JSON."""
     keras.utils.set_random_seed(0)
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(options.precision)
-    try:
+    with precision(options.precision):
         model = build_model(options)
-    finally:
-        keras.config.set_dtype_policy(before)
     rounds: list[dict[str, Run]] = []
     with HDF5Sequence(path, batch_size=options.batch_size, workers=options.workers,
                       use_multiprocessing=options.processes) as sequence:  # fmt: skip
@@ -194,14 +191,6 @@ def make_file(path: Path, images: int, size: int) -> Path:
     return path
 
 
-def gpu_devices() -> list[str]:
-    """What Keras sees; JAX raises where TensorFlow has an empty list (Keras 3.15)."""
-    try:
-        return keras.distribution.list_devices("gpu")
-    except RuntimeError:
-        return []
-
-
 def device(gpus: list[str]) -> str:
     """What it runs on, in the words of the backend."""
     if not gpus:
@@ -218,10 +207,9 @@ def device(gpus: list[str]) -> str:
 
 def no_gpu() -> str:
     """What to do when Keras sees none."""
-    extra = "gpu-jax" if keras.backend.backend() == "jax" else "gpu-tf"
     return (
         f"Keras sees no GPU (backend {keras.backend.backend()}). On Linux or WSL2 with an NVIDIA driver: "
-        f'pip install -e ".[{extra}]". --cpu makes a short run without one.'
+        f"{install_line()}. --cpu makes a short run without one."
     )
 
 

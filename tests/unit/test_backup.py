@@ -14,6 +14,7 @@ from backed_up import EPOCHS, STEPS, Stop, StoppedError, sequence, small_model, 
 from coded import make_coded_file
 
 from helpers import HDF5Sequence, fit_generator
+from helpers.device import precision
 from helpers.training import BackupAndResume, BackupError
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' ReduceLROnPlateau, NumPy 2.4
@@ -107,6 +108,20 @@ def test_the_end_of_a_training_deletes_its_file_and_nothing_else(file, tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     train(sequence(file), small_model(), BackupAndResume(tmp_path, 5), epochs=1)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_half_precision_goes_on_with_its_loss_scale(file, tmp_path):
+    """The optimizer of a mixed_float16 model has a state within its state."""
+    ends = []
+    for stops in ([], [18]):
+        for after in stops:
+            with precision("mixed_float16"), pytest.raises(StoppedError):
+                train(sequence(file), small_model(), BackupAndResume(tmp_path, 5), Stop(after))
+        with precision("mixed_float16"):
+            model = small_model()
+        train(sequence(file), model, BackupAndResume(tmp_path, 5))
+        ends.append(variables(model))
+    assert_equal(*ends)
 
 
 def test_half_a_save_is_no_harm(file, undisturbed, tmp_path):
