@@ -13,6 +13,7 @@ import os
 import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -85,6 +86,13 @@ class Outcome:
         if self.exit_code:
             return f"The child stopped with exit code {self.exit_code}."
         return "The child ended normally."
+
+
+def free_address() -> str:
+    """ "127.0.0.1:PORT" with a port that nobody on this machine listens to now: where processes of a lab can meet."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def run_in_child(

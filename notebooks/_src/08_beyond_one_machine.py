@@ -390,6 +390,12 @@ for name, rate in ASSUMED.items():
 # %% [markdown]
 # If the model needs longer than that for an epoch, nothing is lost: workers read while it trains. If not, several
 # *readers* help only when each has a disk of its own. Three processes on one disk still share its 100 MB a second.
+#
+# May we trust such a line? It says two things: every byte is read once, and the next gigabyte takes as long as the one
+# before. `python tests/benchmarks/cost_model.py`, in the course's folder, compares it with whole epochs of files of 1
+# and 4 GB on your disk, read from memory and, on Linux, from the disk. It also deals the rows out over four files: for
+# one reader **shard files** change nothing, for they are the same reads of the same bytes. They are of use where each
+# computer copies its own part to a disk of its own.
 
 # %% [markdown]
 # **Checkpoint 4.** Your first epoch takes 9 minutes, the second 2, and nothing was changed. The file has 20 GB, the
@@ -542,9 +548,65 @@ print("loss fell:", losses[1] < losses[0])
 # | several machines, `tf_keras` | `MultiWorkerMirroredStrategy` | (process, processes) |
 # | several machines, *many* trainings to run | nothing: one training a machine | none |
 #
-# On JAX it takes `keras.distribution.initialize` and `DataParallel(auto_shard_dataset=False)`; two processes, each
-# with its half of every batch, then had the losses of one. Keras 3 on TensorFlow has a gap: `fit` fails under
-# `MultiWorkerMirroredStrategy`. With `tf_keras`, which is Keras 2 (lesson 03), it works.
+# Keras 3 on TensorFlow has a gap: `fit` fails under `MultiWorkerMirroredStrategy`. With `tf_keras`, which is Keras 2
+# (lesson 03), it works.
+#
+# Let us run the second line: **several machines, Keras on JAX**. Two processes of this machine play the two computers.
+# They meet at an address that all of them know, here a free port of this machine. `DataParallel` averages the
+# gradients; `auto_shard_dataset=False` tells Keras that we deal out the rows ourselves. This is the whole program of
+# each of them:
+
+
+# %%
+def train_as(process, processes, address):
+    os.environ["KERAS_BACKEND"] = "jax"  # before Keras is imported
+    import jax
+
+    if processes > 1:
+        jax.distributed.initialize(address, processes, process, heartbeat_timeout_seconds=10)
+    import keras
+
+    from helpers import HDF5Sequence, fit_generator
+
+    if processes > 1:
+        keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
+    keras.utils.set_random_seed(0)  # the same first weights everywhere
+    layers = [keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(8, activation="softmax")]
+    model = keras.Sequential([keras.Input((64, 64, 3), dtype="uint8"), *layers])
+    model.compile(keras.optimizers.SGD(0.01), "categorical_crossentropy")
+    train = HDF5Sequence(path, "train", 64 // processes, drop_last=True, shard=(process, processes))
+    return fit_generator(model, train, steps_per_epoch=10, epochs=2, verbose=0).history["loss"]
+
+
+# %% [markdown]
+# `drop_last=True`, because of section 3: with last batches of different sizes the weights of the two would drift
+# apart, and no error would say so. `fit_generator` therefore refuses such a sequence here, and one whose `shard` was
+# forgotten.
+#
+# **Predict:** Two processes with 32 rows each, or one with 64. Which of the three lists of losses will be the same?
+
+# %%
+from concurrent.futures import ThreadPoolExecutor  # each thread waits for a child
+
+from helpers.course.failures import free_address  # of this machine: "127.0.0.1:" and a number that is free
+
+
+def train_together(processes):
+    address = free_address()
+    jobs = [(process, processes, address) for process in range(processes)]
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(lambda job: run_in_child(train_as, args=job, seconds=200).result, jobs))
+
+
+one, two = train_together(1), train_together(2)
+print("losses of how many processes:", len(one), "and", len(two))
+print("equal up to rounding:", np.allclose(two, one[0], rtol=1e-4))
+
+# %% [markdown]
+# All three. And if one computer fails? The other one waits for its gradient, and after 10 seconds without a sign of
+# life (`heartbeat_timeout_seconds`) its program ends with an error. The tests of this course kill and freeze one of two
+# to see that. Nobody goes on alone: start all of them again. What was trained is in a backup, if you made one (lesson
+# 07, section 7).
 #
 # Look at the last line of the table first. Ten trainings on ten machines are ten times as fast as one after the
 # other, and need no line of this lesson.

@@ -1,6 +1,7 @@
 """The failure labs: whatever a child does, the kernel lives on and can say how it ended."""
 
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -10,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from helpers.course.failures import clean, run_in_child
+from helpers.course.failures import clean, free_address, run_in_child
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
@@ -390,3 +391,12 @@ def test_a_killed_lab_leaves_no_named_semaphores():
     outcome = run_in_child(LEAVES_SEMAPHORES, seconds=2)
     assert (outcome.timed_out, outcome.output) == (True, "three named semaphores\n")
     assert set(Path("/dev/shm").glob("sem.mp-*")) <= before
+
+
+def test_a_free_address_can_be_listened_to():
+    """Two are different while the first is in use."""
+    address, port = free_address().split(":")
+    with socket.socket() as listener:
+        listener.bind((address, int(port)))
+        listener.listen()
+        assert free_address() != f"{address}:{port}"
