@@ -54,7 +54,7 @@ class Feed:
         self.source = source
         self.steps = steps
         self._asked = {name: value for name, value in (pool or {}).items() if value is not None}
-        self.listeners = []  # functions that hear the number of each batch when it is ready, counted in this call
+        self.listeners = []  # functions that hear of each ready batch: its number in this call, when Keras asked for it
         self.failure: BaseException | None = None
         self.cause: BaseException | None = None
 
@@ -174,6 +174,7 @@ class IteratorFeed(Feed):
 
     def _batches(self):
         for number in range(self._total):
+            asked_s = time.perf_counter()
             try:
                 batch = next(self.source)
                 _check_rows(batch, "generator")
@@ -188,7 +189,7 @@ class IteratorFeed(Feed):
             except Exception as error:
                 self.keep(error)
                 raise
-            _tell(self.listeners, number)
+            _tell(self.listeners, number, asked_s)
             yield batch
 
 
@@ -305,7 +306,7 @@ class SequenceFeed(Feed):
 
     def batch(self, index: int):
         """Batch ``index`` of this call."""
-        self._asked_for = index
+        self._asked_for, asked_s = index, time.perf_counter()
         batch = self._probed.pop(index, None)
         if batch is None:
             if self._last is not None and (index >= self._total or self._pool.closed):
@@ -316,7 +317,7 @@ class SequenceFeed(Feed):
         if index >= _PROBED:
             self._probed.clear()
         self._last = batch
-        _tell(self.listeners, index)
+        _tell(self.listeners, index, asked_s)
         with self._lock:
             self._handed = index
             self._news.notify_all()
@@ -610,9 +611,9 @@ def _comes_from(value, package: str) -> bool:
     return any(cls.__module__.split(".")[0] == package for cls in type(value).__mro__)
 
 
-def _tell(listeners: list, number: int) -> None:
+def _tell(listeners: list, number: int, asked_s: float) -> None:
     for listener in listeners:
-        listener(number)
+        listener(number, asked_s)
 
 
 def _check_rows(batch, name: str) -> None:

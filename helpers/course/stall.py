@@ -11,10 +11,11 @@ import numpy as np
 class StallMeter(keras.callbacks.Callback):
     """Callback for :func:`helpers.fit_generator`: how long each step waited for its batch.
 
-    A step runs from the end of the one before to its own end. It waited from its start until its batch was ready;
-    a batch that was ready before costs no wait. Keras cannot say this itself: with TensorFlow the batch is fetched
-    inside the compiled step, after ``on_train_batch_begin`` (3.15). So ``fit_generator`` says when a batch is ready,
-    for an HDF5Sequence and for a plain generator. Keras' own copy of a batch counts as work, not as waiting.
+    A step runs from the end of the one before to its own end. It waited from its start, or from when its batch was
+    asked for if that was later, until the batch was ready; a batch that was ready before costs no wait. Keras cannot
+    say this itself: with TensorFlow the batch is fetched inside the compiled step, after ``on_train_batch_begin``
+    (3.15). So ``fit_generator`` says when a batch is ready, for an HDF5Sequence and for a plain generator. Keras' own
+    copy of a batch counts as work, not as waiting.
 
     Parameters
     ----------
@@ -62,10 +63,10 @@ class StallMeter(keras.callbacks.Callback):
         waited, whole = self.timed.sum(axis=0)
         return float(waited / whole) if whole else float("nan")
 
-    def batch_ready(self, number: int) -> None:
-        """Called by fit_generator, from any thread, with the number of the batch in this training."""
+    def batch_ready(self, number: int, asked_s: float) -> None:
+        """Called by fit_generator, from any thread: the number of the batch in this training, when it was asked for."""
         self._heard = True
-        self._ready[number] = time.perf_counter()
+        self._ready[number] = asked_s, time.perf_counter()
 
     def on_train_begin(self, logs=None) -> None:
         del logs
@@ -85,8 +86,8 @@ class StallMeter(keras.callbacks.Callback):
         del logs
         now = time.perf_counter()
         number = self._first_of_epoch + batch
-        ready = self._ready.get(number, self._mark)
-        self.waits_s.append(min(max(ready - self._mark, 0.0), now - self._mark))
+        asked, ready = self._ready.get(number, (self._mark, self._mark))
+        self.waits_s.append(min(max(ready - max(asked, self._mark), 0.0), now - self._mark))
         self.steps_s.append(now - self._mark)
         for seen in range(self._next, number + 1):
             self._ready.pop(seen, None)
@@ -105,7 +106,7 @@ class StallMeter(keras.callbacks.Callback):
         self._firsts: list[int] = []
 
     def _begin(self) -> None:
-        self._ready: dict[int, float] = {}
+        self._ready: dict[int, tuple[float, float]] = {}  # number of a batch: when it was asked for, and was ready
         self._heard = False
         self._next = self._first_of_epoch = 0
         self._mark = 0.0
