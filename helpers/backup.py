@@ -146,7 +146,7 @@ class BackupAndResume(keras.callbacks.BackupAndRestore):
         with h5py.File(part, "w") as file:
             for group, variables in _state(self.model).items():
                 _store(file, group, [_numbers(one) for one in variables])
-                file[group].attrs["kinds"] = json.dumps(_kinds(variables))
+                file[f"kinds/{group}"] = json.dumps(_kinds(variables))  # an attribute holds 64 kB, too little for some
             for number, callback in enumerate(_that_count(self._others)):
                 _store(file, f"best_weights/{number}", getattr(callback, "best_weights", None) or [])
             file.attrs["place"] = json.dumps(asdict(place))
@@ -203,7 +203,7 @@ class BackupAndResume(keras.callbacks.BackupAndRestore):
 
     def _load(self, file: h5py.File, group: str) -> None:
         variables = _state(self.model)[group]
-        _compare_kinds(self.file, group, json.loads(file[group].attrs["kinds"]), _kinds(variables))
+        _compare_kinds(self.file, group, json.loads(file[f"kinds/{group}"][()]), _kinds(variables))
         for number, variable in enumerate(variables):
             kind = _numbers(variable).dtype
             stored = np.asarray(file[f"{group}/{number}"][()])
