@@ -31,6 +31,7 @@ from helpers.workers import WorkerPool
 _PROBED = 2  # Keras looks at batches 0 and 1 before it trains (3.15, TensorFlow; JAX: at 0), then asks for them again
 _PATIENCE_S = 2.0  # for the thread that feeds Keras' own workers, when they are stopped
 _HDF5_OBJECTS = (h5py.File, h5py.Group, h5py.Dataset)
+_CLASSIC_DEFAULTS = {"workers": 1, "use_multiprocessing": False, "max_queue_size": 10}  # of Model.fit_generator
 _NO_BATCHES = (str, os.PathLike, np.ndarray, tuple, list, *_HDF5_OBJECTS)
 
 
@@ -62,8 +63,9 @@ class Feed:
         return self.source
 
     def check(self, model) -> None:
-        if self._asked and not is_classic(model):
-            given = ", ".join(f"{name}={value!r}" for name, value in self._asked.items())
+        asked = {name: value for name, value in self._asked.items() if value != _CLASSIC_DEFAULTS[name]}
+        if asked and not is_classic(model):
+            given = ", ".join(f"{name}={value!r}" for name, value in asked.items())
             raise ValueError(
                 f"{given} is for an HDF5Sequence or another PyDataset; got {type(self.source).__name__}, which makes "
                 "its batches its own way. Leave it out."
@@ -599,6 +601,11 @@ def _classic_sequence(batch, length: int, on_epoch_end=lambda: None):
     return ClassicSequence()
 
 
+def _is_classic_sequence(source) -> bool:
+    """A ``tf_keras.utils.Sequence``; what ``ImageDataGenerator.flow`` gives can be called like a generator, too."""
+    return _comes_from(source, "tf_keras") and hasattr(source, "__len__")
+
+
 def _callback_class(classic: bool):
     if not classic:
         return keras.callbacks.LambdaCallback
@@ -700,7 +707,7 @@ def training_feed(model, source, steps, initial_epoch: int, epochs: int, pool: d
         return SequenceFeed(source, steps, initial_epoch, epochs, pool)
     if isinstance(source, keras.utils.PyDataset):
         return PyDatasetFeed(source, steps, pool)
-    if hasattr(source, "__next__"):
+    if hasattr(source, "__next__") and not _is_classic_sequence(source):
         return IteratorFeed(source, steps, epochs - initial_epoch, pool)
     if _comes_from(source, "tf_keras") and not is_classic(model):
         raise TypeError(
@@ -724,6 +731,6 @@ def validation_feed(source, steps) -> Feed:
     """The feed for ``validation_data``."""
     if isinstance(source, HDF5Sequence):
         return SequenceValidation(source, steps)
-    if hasattr(source, "__next__"):
-        return IteratorValidation(source, steps)
-    return Validation(source, steps)
+    if isinstance(source, keras.utils.PyDataset) or _is_classic_sequence(source) or not hasattr(source, "__next__"):
+        return Validation(source, steps)
+    return IteratorValidation(source, steps)

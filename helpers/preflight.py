@@ -43,7 +43,9 @@ _ONEHOT_METRICS = {
 }
 _SPARSE_METRICS = {f"sparse_{name}" if name.islower() else f"Sparse{name}" for name in _ONEHOT_METRICS}
 _WATCHERS = {"EarlyStopping", "ReduceLROnPlateau", "ModelCheckpoint"}
-_KNOWN_PACKAGES = {"keras", "tf_keras", "helpers"}  # whose callbacks add nothing to the logs but the learning rate
+_KERAS = {"keras", "tf_keras"}
+_REPORTERS = "train_step", "test_step", "compute_loss", "compute_metrics", "get_metrics_result", "metrics"
+_KNOWN_PACKAGES = {*_KERAS, "helpers"}  # whose callbacks add nothing to the logs but the learning rate
 QUEUE_SHARE = 0.5  # of the free memory; the other half is for the model, the page cache and everything else
 _SHOWN_CLASSES = 12  # longer suggestions of class_weight are cut
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)  # Keras computes in float32, where more is infinite
@@ -198,7 +200,7 @@ def check_class_weight(
 
 def check_same_classes(generator, validation_data) -> None:
     """Raises ValueError when both name their classes, and one name has two numbers: accuracy would mean nothing."""
-    names, others = (getattr(each, "class_names", None) for each in (generator, validation_data))
+    names, others = map(class_names_of, (generator, validation_data))
     if not names or not others:
         return
     numbers = {name: number for number, name in enumerate(others)}
@@ -210,10 +212,16 @@ def check_same_classes(generator, validation_data) -> None:
             )
 
 
+def class_names_of(source) -> list[str] | None:
+    """Names as the source lists them; other people's datasets may mean something else by this attribute."""
+    names = getattr(source, "class_names", None)
+    return list(names) if isinstance(names, (list, tuple, np.ndarray)) else None
+
+
 def class_count(model, source) -> int | None:
     """Number of classes: as the sequence says, else as the model has outputs; None where neither can be known."""
     count = getattr(source, "num_classes", None)
-    if count is None:
+    if not isinstance(count, (int, np.integer)):
         count = _output_width(model)
     if count == 1:  # one output for a number, or for a yes or no
         return 2 if _loss_names(model) & _BINARY_LOSSES else None
@@ -239,7 +247,7 @@ def check_labels(model, sequence, name: str = "generator") -> None:
             f"the loss categorical_crossentropy wants one-hot labels, and {name} serves class numbers. Make the "
             'sequence with label_kind="onehot", or compile with loss="sparse_categorical_crossentropy".'
         )
-    outputs = _output_width(model)
+    outputs = _output_width(model) if losses and _computes_its_loss_by_keras(model) else None
     if not _fits(outputs, sequence, losses):
         raise ValueError(
             f"the model has {outputs} outputs and {name} has {sequence.num_classes} classes "
@@ -247,8 +255,8 @@ def check_labels(model, sequence, name: str = "generator") -> None:
         )
     if sequence.label_kind == "sparse" and outputs not in {None, 1} and losses & _ELEMENTWISE_LOSSES:
         raise ValueError(
-            f"the loss {max(losses & _ELEMENTWISE_LOSSES)} wants one number for each of the {outputs} outputs, and "
-            f'{name} serves class numbers. Make the sequence with label_kind="onehot", or compile with '
+            f"the loss {_snake_case(max(losses & _ELEMENTWISE_LOSSES))} wants one number for each of the {outputs} "
+            f'outputs, and {name} serves class numbers. Make the sequence with label_kind="onehot", or compile with '
             'loss="sparse_categorical_crossentropy".'
         )
     _check_metrics(model, sequence, name)
@@ -265,7 +273,20 @@ def _fits(outputs: int | None, sequence, losses: set[str]) -> bool:
     """Whether a model of so many outputs can tell the classes apart; None: not known."""
     if outputs == 1 and sequence.label_kind == "sparse":
         return not losses & _SPARSE_LOSSES and (sequence.num_classes <= 2 or not losses & _BINARY_LOSSES)
+    if outputs is not None and losses & _SPARSE_LOSSES:
+        return outputs >= sequence.num_classes  # a head for more classes than there are here may be wanted
     return outputs in {None, sequence.num_classes}
+
+
+def _computes_its_loss_by_keras(model) -> bool:
+    """Whether labels and outputs meet in Keras' own step: elsewhere outputs may be anything, an embedding, say."""
+    return all(_is_of_keras(getattr(type(model), name, None)) for name in ("train_step", "compute_loss"))
+
+
+def _is_of_keras(value) -> bool:
+    """Whether a function, method or property is written in Keras; nothing at all counts as Keras' own."""
+    function = value.fget if isinstance(value, property) else value
+    return function is None or getattr(function, "__module__", "").split(".")[0] in _KERAS
 
 
 def _check_metrics(model, sequence, name: str) -> None:
@@ -275,8 +296,8 @@ def _check_metrics(model, sequence, name: str) -> None:
             "class numbers", "one-hot labels"
         )  # fmt: skip
         raise ValueError(
-            f"the metric {max(wrong)} wants {wants}, and {name} serves {serves}: it would be wrong without a word. "
-            'Compile with metrics=["accuracy"], which takes both.'
+            f"the metric {_snake_case(max(wrong))} wants {wants}, and {name} serves {serves}: it would be wrong "
+            'without a word. Compile with metrics=["accuracy"], which takes both.'
         )
 
 
@@ -401,11 +422,25 @@ def _name_of(entry) -> str | None:
     return None
 
 
+def _keras_name(entry) -> str | None:
+    """Class or function of a serialized loss or metric that is Keras' own, None for what a user wrote.
+
+    The name that an instance reports under says nothing: a class of the user may inherit it.
+    """
+    if isinstance(entry, dict) and entry.get("class_name") == "function":
+        return _name_of(entry)
+    if isinstance(entry, dict):
+        return entry.get("class_name") if str(entry.get("module")).split(".")[0] in _KERAS else None
+    return entry if isinstance(entry, str) else None
+
+
 def _loss_names(model) -> set[str]:
-    loss = _compile_config(model).get("loss")
-    if isinstance(loss, dict):
-        return {name for name in (loss.get("class_name"), _name_of(loss)) if name}
-    return {loss} if isinstance(loss, str) else set()
+    """The one loss of the model, if it is Keras' own."""
+    compiled = getattr(model, "loss", None)
+    if inspect.isfunction(compiled) and not _is_of_keras(compiled):
+        return set()
+    name = _keras_name(_compile_config(model).get("loss"))
+    return {name} - {None}
 
 
 def _metric_names(model) -> set[str]:
@@ -414,22 +449,28 @@ def _metric_names(model) -> set[str]:
     config = _compile_config(model)
     for group in (config.get("metrics"), config.get("weighted_metrics")):
         for entry in group if isinstance(group, (list, tuple)) else ():
-            names |= {_name_of(entry), entry.get("class_name") if isinstance(entry, dict) else None}
+            names.add(_keras_name(entry))
     return names - {None}
 
 
 def _reported_names(model) -> list[str] | None:
     config = _compile_config(model)
-    own_step = type(model).train_step.__module__.split(".")[0] not in {"keras", "tf_keras"}
-    if not config or own_step or len(getattr(model, "outputs", None) or ()) != 1:
+    if not config or not all(_is_of_keras(getattr(type(model), name, None)) for name in _REPORTERS):
         return None
-    names = ["loss"]
+    if len(getattr(model, "outputs", None) or ()) != 1:
+        return None
+    names = ["loss", *(metric.name for metric in model.metrics if not hasattr(metric, "metrics"))]  # of layers, too
+    names = list(dict.fromkeys(names))
     for group, prefix in ((config.get("metrics"), ""), (config.get("weighted_metrics"), "weighted_")):
         if isinstance(group, dict):
             return None
         for entry in group or ():
+            if isinstance(entry, dict) and _keras_name(entry) is None:
+                return None  # a metric of the user may report several names
             name = _reported_name(entry, "tf_keras" in _packages(model))
-            names.append(f"{prefix}{name}" if name in names else name)  # the same metric, with and without weights
+            name = f"{prefix}{name}" if name in names else name  # the same metric, with and without weights
+            again = sum(re.fullmatch(rf"{re.escape(name)}(_\d+)?", other) is not None for other in names)
+            names.append(f"{name}_{again}" if name in names else name)
     return None if None in names else names
 
 
@@ -480,6 +521,8 @@ def _packages(value) -> set[str]:
 
 
 def _single_shape(model, attribute: str) -> tuple | None:
+    if not isinstance(getattr(type(model), attribute, None), property):  # an attribute of the user's own
+        return None
     try:
         shape = getattr(model, attribute)
     except (AttributeError, ValueError, RuntimeError):  # not built yet, or a subclassed model

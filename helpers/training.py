@@ -130,7 +130,7 @@ def fit_generator(
     preflight.check_callbacks(model, callbacks)
     preflight.check_monitors(model, callbacks, has_validation=validation_data is not None)
     weights = preflight.check_class_weight(
-        class_weight, preflight.class_count(model, generator), getattr(generator, "class_names", None)
+        class_weight, preflight.class_count(model, generator), preflight.class_names_of(generator)
     )
     pool = {
         "workers": None if workers is None else preflight.checked_workers(workers),
@@ -157,7 +157,7 @@ def fit_generator(
             callbacks = backup.follow(feed, callbacks)
         preflight.warn_about_queue([*feed.queues(), *validation.queues()])
         feed.validation = validation
-        feed.listeners = [callback.batch_ready for callback in callbacks if hasattr(callback, "batch_ready")]
+        feed.listeners = [one.batch_ready for one in callbacks if callable(getattr(one, "batch_ready", None))]
         _say(feed.message(), verbose)
         return _train(
             model,
@@ -241,7 +241,9 @@ def _callback_list(callbacks) -> list:
     if callbacks is None:
         return []
     if isinstance(callbacks, (list, tuple)):
-        return list(callbacks)
+        return [
+            one for part in callbacks for one in (_callback_list(part) if isinstance(part, (list, tuple)) else [part])
+        ]
     return list(getattr(callbacks, "callbacks", [callbacks]))
 
 

@@ -156,9 +156,14 @@ BAD_LABELS = {
         "the model has 4 outputs and generator has 5 classes ({path}). Give the last layer 5 units.",
     ),
     "too many outputs": (
-        {"outputs": 101, "loss": "sparse_categorical_crossentropy"},
-        "sparse",
+        {"outputs": 101},
+        "onehot",
         "the model has 101 outputs and generator has 5 classes ({path}). Give the last layer 5 units.",
+    ),
+    "too few outputs for the class numbers": (
+        {"outputs": 4, "loss": "sparse_categorical_crossentropy"},
+        "sparse",
+        "the model has 4 outputs and generator has 5 classes ({path}). Give the last layer 5 units.",
     ),
     "another size": (
         {"shape": (32, 16, 3)},
