@@ -468,10 +468,12 @@ def _reported_names(model) -> list[str] | None:
             if isinstance(entry, dict) and _keras_name(entry) is None:
                 return None  # a metric of the user may report several names
             name = _reported_name(entry, "tf_keras" in _packages(model))
+            if name is None:
+                return None
             name = f"{prefix}{name}" if name in names else name  # the same metric, with and without weights
             again = sum(re.fullmatch(rf"{re.escape(name)}(_\d+)?", other) is not None for other in names)
             names.append(f"{name}_{again}" if name in names else name)
-    return None if None in names else names
+    return names
 
 
 def _reported_name(entry, classic: bool) -> str | None:

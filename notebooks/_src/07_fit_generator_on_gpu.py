@@ -57,7 +57,7 @@ TABLE = {
     "precision": ("float32", "mixed_float16"),
     "augment": ("workers", "workers"),  # or "device"
     "batch_size": (32, 64),
-    "epochs": ((10, 2), (5, 15)),  # of the first phase and of the second
+    "epochs": ((7, 2), (5, 15)),  # of the first phase and of the second
     "learning_rates": ((4e-3, 4e-4), (1e-3, 1e-4)),
     "top": (3, 5),  # how many answers a model may give
     "workers": (2, 4),
@@ -746,12 +746,12 @@ print("the sequence stands at the next one:", fresh.position == (done + 1, 0))
 print("accuracy still above 0.8:", more.history["val_accuracy"][0] > 0.8)
 
 # %% [markdown]
-# **Checkpoint 6.** After 12 epochs you call `fit_generator(loaded, fresh, initial_epoch=12, epochs=5)`. What happens?
+# **Checkpoint 6.** After 9 epochs you call `fit_generator(loaded, fresh, initial_epoch=9, epochs=5)`. What happens?
 # Decide, then run it:
 
 # %%
 with fails_with(ValueError):
-    fit_generator(loaded, fresh, initial_epoch=12, epochs=5, verbose=0)
+    fit_generator(loaded, fresh, initial_epoch=9, epochs=5, verbose=0)
 
 # %% [markdown]
 # ## 8. The full run

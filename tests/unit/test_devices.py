@@ -44,6 +44,7 @@ def train_on_devices(path, count):
     return strategy.num_replicas_in_sync, history.history, model.get_weights()
 
 
+@pytest.mark.nightly  # lesson 08 trains on two devices every day
 def test_two_devices_train_as_one_does(coded_file):
     """MirroredStrategy cuts each batch in two; losses, validation and weights are the same up to rounding."""
     runs = [run_in_child(train_on_devices, args=(coded_file, count), seconds=200) for count in (1, 2)]

@@ -561,10 +561,14 @@ def network_imports(code: str) -> set[str]:
 
 
 def test_no_other_module_uses_the_network():
-    """Only fetch.py imports a module that can reach another machine; lessons do not either."""
+    """Only fetch.py reaches another machine; lessons do not. Two more need the socket module, for other things."""
     paths = [path for folder in ("helpers", "data_scripts", "notebooks/_src") for path in (ROOT / folder).rglob("*.py")]
     users = {path.name for path in paths if network_imports(path.read_text(encoding="utf-8"))}
-    assert users == {"fetch.py"}
+    assert users == {
+        "fetch.py",
+        "failures.py",  # finds a free port of this machine
+        "models.py",  # sets a time limit to Keras' own download of ImageNet weights
+    }
 
 
 @pytest.mark.parametrize("code", ["import socket", "def f():\n  from urllib import request", "import http.client as h"])

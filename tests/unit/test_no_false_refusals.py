@@ -43,6 +43,7 @@ class OwnTestStep(keras.Sequential):
     """Reports a name of its own for validation."""
 
     def test_step(self, data):
+        """What Keras calls a step of validation."""
         return {**super().test_step(data), "f1": 1.0}
 
 
