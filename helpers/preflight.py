@@ -459,8 +459,7 @@ def _reported_names(model) -> list[str] | None:
         return None
     if len(getattr(model, "outputs", None) or ()) != 1:
         return None
-    names = ["loss", *(metric.name for metric in model.metrics if not hasattr(metric, "metrics"))]  # of layers, too
-    names = list(dict.fromkeys(names))
+    names = ["loss"]
     for group, prefix in ((config.get("metrics"), ""), (config.get("weighted_metrics"), "weighted_")):
         if isinstance(group, dict):
             return None
@@ -473,7 +472,8 @@ def _reported_names(model) -> list[str] | None:
             name = f"{prefix}{name}" if name in names else name  # the same metric, with and without weights
             again = sum(re.fullmatch(rf"{re.escape(name)}(_\d+)?", other) is not None for other in names)
             names.append(f"{name}_{again}" if name in names else name)
-    return names
+    of_layers = (metric.name for metric in model.metrics if not hasattr(metric, "metrics"))
+    return list(dict.fromkeys([*names, *of_layers]))
 
 
 def _reported_name(entry, classic: bool) -> str | None:

@@ -183,3 +183,22 @@ def test_an_attribute_called_output_shape_is_not_the_models():
             self.output_shape = (64, 64)
 
     assert preflight.class_count(Decoder(), None) is None
+
+
+def test_a_metric_of_a_layer_can_be_monitored():
+    """Keras reports it under its own name, beside those of compile()."""
+
+    class Watched(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.activity = keras.metrics.Mean(name="activity")
+
+        def call(self, x):
+            self.activity.update_state(x)
+            return x
+
+    model = model_of(kind=lambda layers: keras.Sequential([*layers, Watched()]))
+    model.compile("sgd", "categorical_crossentropy", metrics=["accuracy"])
+    preflight.check_monitors(model, [watch("activity"), watch("val_activity")], has_validation=True)
+    with pytest.raises(ValueError, match="it reports loss, accuracy, activity, val_loss, val_accuracy, val_activity"):
+        preflight.check_monitors(model, [watch("f1")], has_validation=True)
