@@ -115,6 +115,19 @@ class BackupAndResume(keras.callbacks.BackupAndRestore):
                 "there is keras.callbacks.BackupAndRestore."
             )
 
+    def on_epoch_begin(self, epoch, logs=None) -> None:
+        """Restore again what was saved within an epoch: other callbacks begin that epoch for the second time.
+
+        A LearningRateScheduler, say, has lowered the learning rate once more. And Keras has reset the metrics.
+        """
+        del epoch, logs
+        place, self._place = self._place, None
+        if place is not None and place.step:
+            self._build_metrics(place)
+            with h5py.File(self.file, "r") as file:
+                for group in _state(self.model):
+                    self._load(file, group)
+
     def on_train_batch_end(self, batch, logs=None) -> None:
         del logs
         due = self._should_save_on_batch(batch)
@@ -182,16 +195,13 @@ class BackupAndResume(keras.callbacks.BackupAndRestore):
                 self._load(file, group)
 
     def _restore_counted(self, epoch: int, logs=None) -> None:
-        """Metrics and what callbacks have counted: Keras forgets both when an epoch, or a training, begins."""
+        """What callbacks have counted: they forget it when a training begins, and use it when an epoch does."""
         del epoch, logs
         if self._place is None:
             return
-        place, self._place = self._place, None
+        counts = zip(_that_count(self._others), self._place.counted, strict=False)
         with h5py.File(self.file, "r") as file:
-            if place.step:
-                self._build_metrics(place)
-                self._load(file, "metrics")
-            for number, (callback, counted) in enumerate(zip(_that_count(self._others), place.counted, strict=False)):
+            for number, (callback, counted) in enumerate(counts):
                 if type(callback).__name__ == counted["callback"]:
                     vars(callback).update({name: value for name, value in counted.items() if name != "callback"})
                     _recall_best_weights(callback, file.get(f"best_weights/{number}"), self.model)

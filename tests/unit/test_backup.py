@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Ke
 
 STOPS = {  # case: steps of an epoch, save_freq, after how many steps each attempt is stopped
     "before the first save": (None, 5, [3]),
-    "in the middle, twice": (None, 5, [8, 9]),
+    "in the middle, twice": (None, 5, [8, 15]),
     "at the last step of an epoch": (None, 1, [STEPS]),
     "just after an epoch": (None, "epoch", [STEPS + 1]),
     "an epoch of less than a pass": (6, 4, [9]),
