@@ -58,8 +58,8 @@ class BackupAndResume(keras.callbacks.BackupAndRestore):
     save_freq : "epoch", or a number of steps, counted anew from each end of an epoch, when it saves too. A save writes
         the model and the optimizer: three times the weights, for Adam.
 
-    Not the same to the bit: trainings with ``SwapEMAWeights``, or with layers that draw random numbers outside training,
-    too. Not compared: the kinds of layers and optimizer where shapes are equal, augmentation, pixels.
+    Not the same to the bit: trainings with ``SwapEMAWeights``, or with layers that draw random numbers outside
+    training, too. Not compared: the kinds of layers and optimizer where shapes are equal, augmentation, pixels.
 
     ``file`` is where it lies. Not saved are the rows of ``History`` (use ``CSVLogger(name, append=True)``) and what
     callbacks of your own remember.
