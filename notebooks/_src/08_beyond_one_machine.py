@@ -605,8 +605,7 @@ print("equal up to rounding:", np.allclose(two, one[0], rtol=1e-4))
 # %% [markdown]
 # All three. And if one computer fails? The other one waits for its gradient, and after 10 seconds without a sign of
 # life (`heartbeat_timeout_seconds`) its program ends with an error. The tests of this course kill and freeze one of two
-# to see that. Nobody goes on alone: start all of them again. What was trained is in a backup, if you made one (lesson
-# 07, section 7).
+# to see that. Nobody goes on alone: start all of them again.
 #
 # Look at the last line of the table first. Ten trainings on ten machines are ten times as fast as one after the
 # other, and need no line of this lesson.
